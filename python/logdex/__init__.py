@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 try:
-    from logdex._core import __version__, local_path
+    from logdex._core import __version__, locate
 except ModuleNotFoundError as error:
     if (_wheel := Path(__file__).parents[1]).is_file():
         raise ImportError(
@@ -24,6 +24,7 @@ from logdex.errors import CorruptFileError, DamageWarning, GeometryError, IndexF
 from logdex.report import Finding, Report
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from os import PathLike
     from types import ModuleType
 
@@ -49,8 +50,14 @@ __all__ = [
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
-def open(path: str | PathLike[str]) -> MessageStore | LogDir | Log:  # noqa: A001 -- logdex.open, as gzip.open
+def open(  # noqa: A001 -- logdex.open, as gzip.open
+    path: str | PathLike[str], *, storage_options: Mapping[str, str] | None = None
+) -> MessageStore | LogDir | Log:
     """Open a RocketMQ store or commit log, a Kafka log directory or the directory of a partition.
+
+    Args:
+        path: A local path or a URL.
+        storage_options: Options of a URL's store; see `MessageStore.open`.
 
     Raises:
         OSError: The path does not exist or cannot be read.
@@ -59,7 +66,7 @@ def open(path: str | PathLike[str]) -> MessageStore | LogDir | Log:  # noqa: A00
     from logdex.kafka import Log, LogDir  # noqa: PLC0415 -- imported on first use
     from logdex.rocketmq import MessageStore  # noqa: PLC0415 -- as above
 
-    root = local_path(path)
+    root = locate(path, storage_options)
     if MessageStore.exists_at(root):
         return MessageStore.open(root)
     if Log.exists_at(root):

@@ -6,7 +6,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, final
 
-from arro3.core import Array, RecordBatch, RecordBatchReader, Schema, Table
+from arro3.core import Array, ChunkedArray, RecordBatch, RecordBatchReader, Schema, Table
 
 from logdex._types import Access, Body, Check, Compat, Flush, OnError, Stop, Time
 from logdex.report import Finding, Report
@@ -23,8 +23,10 @@ _Ints: TypeAlias = _ArrowArray | Sequence[int | None]
 _Times: TypeAlias = _ArrowArray | Sequence[Time | None]
 
 __all__ = [
+    "CODECS",
     "DEFAULT_DELAY_LEVELS",
     "INDEXED_COLUMNS",
+    "SCHEMES",
     "BatchStream",
     "CommitLog",
     "CommitLogWriter",
@@ -34,6 +36,7 @@ __all__ = [
     "EntryRows",
     "EntryTable",
     "FoundMessages",
+    "GroupOffsets",
     "HeldLock",
     "IndexCrossCheck",
     "IndexFile",
@@ -48,11 +51,15 @@ __all__ = [
     "ProducerState",
     "QueueCrossCheck",
     "QueueReader",
+    "QueueView",
     "RecoveredSegment",
+    "SealedFiles",
+    "SealedStore",
     "SegmentReader",
     "Slice",
     "StoreCheckpoint",
     "StoreLock",
+    "StoreSealing",
     "ThreadLock",
     "TimeIndex",
     "__version__",
@@ -77,16 +84,23 @@ __all__ = [
     "cut_queue",
     "cut_segments",
     "delay_levels_ms",
+    "delete_remote",
     "delivered_levels",
     "directory_stamp",
     "dispatched_end",
+    "distinct",
     "dump_file",
     "entry_columns",
     "entry_rows",
     "entry_schema",
+    "expect_ends",
+    "expect_heads",
+    "expect_lists",
     "find_messages",
     "finding_kinds",
+    "frames_with_key",
     "has_segments",
+    "holds_tiered",
     "index_count",
     "index_entries",
     "index_holds_tags",
@@ -95,6 +109,7 @@ __all__ = [
     "indexed_messages",
     "infer_geometry",
     "is_partition",
+    "join_tiered",
     "json_lines",
     "judge_candidates",
     "key_entries",
@@ -104,39 +119,54 @@ __all__ = [
     "last_message",
     "list_partition",
     "list_queues",
+    "list_remote",
     "local_path",
-    "local_paths",
+    "locate",
+    "locate_all",
     "make_directory",
     "message_batch",
     "message_columns",
     "message_lists",
     "message_schema",
+    "messages_near",
     "missing_index_entries",
     "missing_segments",
     "newest_first",
     "parse_time",
+    "plan_files",
     "plan_log",
     "planned_file_faults",
+    "put_remote",
     "read_chain",
     "read_checkpoint",
     "read_file",
     "read_records",
     "record_batch",
     "recorded_offset",
+    "remote_status",
+    "sealed_directory",
+    "sealed_rows",
     "select_files",
     "split_cut_off",
+    "start_of_last",
+    "storage_options",
     "sync_directory",
     "sync_file",
+    "tags_hash",
     "text_column",
     "text_lines",
     "time_ms",
     "time_text",
     "truncate_log",
     "unlisted_transactions",
+    "unmarked",
     "unput_entries",
+    "upload_file",
     "write_index_rows",
 ]
 
+CODECS: tuple[str, ...]
+SCHEMES: tuple[str, ...]
 __version__: str
 DEFAULT_DELAY_LEVELS: str
 INDEXED_COLUMNS: tuple[str, ...]
@@ -149,12 +179,61 @@ def entry_rows(topic: _Keys, key: _Keys, phy_offset: _Ints, store_timestamp: _Ti
 def entry_columns(topic: _Keys, key: _Keys, phy_offset: _Ints, store_timestamp: _Times) -> list[Array]: ...
 def message_columns(messages: Any) -> RecordBatch: ...
 def index_key(topic: str, key: str) -> str: ...
+def distinct(column: Any) -> list[int]: ...
 def time_text(time_ms: int | None) -> str | None: ...
 def parse_time(text: str, *, now: int, end: bool = False) -> int: ...
 def time_ms(value: Time, *, end: bool = False, name: str = "value") -> int: ...
 def finding_kinds() -> list[str]: ...
+def sealed_directory(out: _Path) -> Path: ...
+def sealed_rows(log: CommitLog, file: IndexFile, position: int, limit: int) -> RecordBatch: ...
+
+@final
+class StoreSealing:
+    def __new__(cls, root: _Path, directory: _Path, log: CommitLog) -> StoreSealing: ...
+    def add_index_file(self, log: CommitLog, file: IndexFile) -> None: ...
+    def describe_index_file(self, log: CommitLog, file: IndexFile) -> bool: ...
+    def finish(self, log: CommitLog, files: Sequence[IndexFile]) -> Report: ...
+    def finish_with(self, log: CommitLog, files: Sequence[IndexFile], names: Sequence[str]) -> Report: ...
+
+@final
+class SealedFiles:
+    @property
+    def names(self) -> list[str]: ...
+    @property
+    def spans(self) -> list[tuple[int, int]]: ...
+    @property
+    def joints(self) -> list[tuple[int, int]]: ...
+    @property
+    def entries(self) -> int: ...
+
+@final
+class SealedStore:
+    @staticmethod
+    def open(directory: _Path, beside: Sequence[_Path] = ...) -> SealedStore: ...
+    @property
+    def directory(self) -> Path: ...
+    @property
+    def geometry(self) -> tuple[int, int] | None: ...
+    @property
+    def tags(self) -> bool | None: ...
+    @property
+    def reads(self) -> int: ...
+    def standing(self, index: _Path) -> SealedFiles: ...
+    def tell_end(self, log: CommitLog) -> None: ...
+    def select(
+        self,
+        files: SealedFiles,
+        keys: Any,
+        *,
+        topics: Any = None,
+        begin: int | None = None,
+        end: int | None = None,
+    ) -> Array: ...
+    def verify(self, files: SealedFiles, log: CommitLog, index: Sequence[IndexFile]) -> Report: ...
+
 def broker_lock_holder(path: _Path) -> int | None: ...
-def planned_file_faults(files: Sequence[tuple[_Path, int, int | None]]) -> list[tuple[Path, str, str]]: ...
+def plan_files(files: Sequence[_Path]) -> list[tuple[Path, int, str | None]]: ...
+def planned_file_faults(files: Sequence[tuple[_Path, int, str | None]]) -> list[tuple[Path, str, str]]: ...
 def plan_log(log: CommitLog, phy_offsets: _Ints | None = None) -> PlannedLog: ...
 def cut_log(
     log: CommitLog, ranges: Sequence[tuple[int, int]], piece_bytes: int, queues: Sequence[ConsumeQueue]
@@ -178,9 +257,22 @@ def json_lines(batch: Any, write: Callable[[str], object]) -> None: ...
 def text_lines(batch: Any, write: Callable[[str], object]) -> None: ...
 def csv_names(schema: Any) -> str: ...
 def csv_lines(batch: Any) -> str: ...
-def list_queues(folder: _Path, topics: Iterable[str] | None = None) -> list[tuple[str, int, Path]]: ...
+def tags_hash(tags: str) -> int: ...
 def local_path(path: _Path) -> Path: ...
-def local_paths(paths: _Path) -> str: ...
+def locate(path: _Path, storage_options: Mapping[str, str] | None = None) -> Path: ...
+def locate_all(paths: _Path, storage_options: Mapping[str, str] | None = None) -> str: ...
+def storage_options(path: _Path) -> dict[str, str]: ...
+def unmarked(text: str) -> str: ...
+def remote_status(path: _Path) -> tuple[bool, int, int | None]: ...
+def list_remote(directory: _Path) -> list[tuple[Path, tuple[bool, int, int | None]]]: ...
+def put_remote(path: _Path, content: bytes, *, replaces: str | None = None) -> None: ...
+def upload_file(file: _Path, path: _Path) -> None: ...
+def delete_remote(path: _Path) -> None: ...
+def expect_lists(directories: Sequence[_Path]) -> None: ...
+def expect_ends(files: Sequence[_Path]) -> None: ...
+def expect_heads(files: Sequence[_Path]) -> None: ...
+def start_of_last(queues: Sequence[ConsumeQueue], num: int) -> int | None: ...
+def list_queues(folder: _Path, topics: Iterable[str] | None = None) -> list[tuple[str, int, Path]]: ...
 def truncate_log(directory: _Path, end_phy_offset: int, *, dry_run: bool = False) -> Report: ...
 def delay_levels_ms(text: str) -> list[int]: ...
 def message_batch(columns: Mapping[str, Any]) -> RecordBatch: ...
@@ -191,8 +283,9 @@ def split_cut_off(messages: Any) -> tuple[list[RecordBatch], list[tuple[int, str
 def _open_commit_log(path: _Path, settings: tuple[Access, Compat | None, int]) -> CommitLog: ...
 def _planned_log(
     directory: str,
+    storage_options: Mapping[str, str],
     settings: tuple[Access, Compat | None, int],
-    files: Sequence[tuple[Path, int, int | None]],
+    files: Sequence[tuple[str, int, int | None, str | None]],
     last_file: int,
     last_message: int | None,
 ) -> PlannedLog: ...
@@ -212,6 +305,17 @@ def chain_statistics(
 def read_chain(
     file: IndexFile, key_hash: int, max_links: int
 ) -> tuple[int, int, list[tuple[int, int, int, int, int]], int, str | None]: ...
+def frames_with_key(
+    log: CommitLog,
+    topic: str,
+    key: str,
+    candidates: Sequence[Any],
+    *,
+    begin: Time,
+    end: Time,
+    max_num: int,
+    max_bytes: int,
+) -> bytes: ...
 def judge_candidates(
     log: CommitLog,
     phy_offsets: Sequence[int],
@@ -287,6 +391,7 @@ class IndexHeader:
     def hash_slot_count(self) -> int: ...
     @property
     def index_count(self) -> int: ...
+    def _repr_html_(self) -> str: ...
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
 
@@ -383,6 +488,16 @@ class IndexFile:
         access: Access = "auto",
         compat: Compat | None = None,
         last_exit_ok: bool = True,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> IndexFile: ...
+    @staticmethod
+    def from_bytes(
+        data: bytes,
+        *,
+        name: str = "00000000000000000",
+        hash_slots: int | None = None,
+        max_entries: int | None = None,
+        compat: Compat | None = None,
     ) -> IndexFile: ...
     def put_key(self, key: str | bytes, phy_offset: int, store_timestamp: Time) -> bool: ...
     def put_batch(
@@ -555,6 +670,9 @@ class QueueReader:
 def certain_range(
     log: CommitLog, parts: Sequence[tuple[str, int, ConsumeQueue, int | None, int | None]]
 ) -> tuple[int, int]: ...
+def messages_near(
+    queues: Sequence[tuple[ConsumeQueue, int, int]], position: int, most: int, *, backwards: bool
+) -> tuple[list[int], int]: ...
 def dispatched_end(
     log: CommitLog,
     queues: Sequence[tuple[str, int, _Path]],
@@ -573,6 +691,11 @@ class CommitLog:
         access: Access = "auto",
         compat: Compat | None = None,
         max_body_bytes: int = 67_108_864,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> CommitLog: ...
+    @staticmethod
+    def from_bytes(
+        files: Mapping[str, bytes], *, compat: Compat | None = None, max_body_bytes: int = 67_108_864
     ) -> CommitLog: ...
     def pinned(self) -> CommitLog: ...
     def missing(self, begin_phy_offset: int, end_phy_offset: int) -> list[tuple[int, int]]: ...
@@ -585,9 +708,12 @@ class CommitLog:
     @property
     def min_offset(self) -> int: ...
     @property
+    def is_end_known(self) -> bool: ...
+    @property
     def max_offset(self) -> int: ...
     @property
     def last_file(self) -> int: ...
+    def expect_ranges(self, ranges: Sequence[tuple[int, int]]) -> None: ...
     def expect_dispatched(self, phy_offset: int, root: _Path) -> None: ...
     def place(self, phy_offset: int) -> tuple[str, int]: ...
     def is_uncommitted(self, phy_offset: int) -> bool: ...
@@ -612,6 +738,7 @@ class CommitLog:
     def batch_end(
         self, begin_phy_offset: int, end_phy_offset: int, *, max_bytes: int | None = None, max_num: int | None = None
     ) -> int: ...
+    def next_message(self, begin_phy_offset: int, end_phy_offset: int) -> int | None: ...
     def topics(self, *, salvage: bool) -> tuple[list[str], Report]: ...
     def messages(
         self,
@@ -620,6 +747,7 @@ class CommitLog:
         columns: Iterable[str] | None = None,
         body: Body = "decoded",
     ) -> RecordBatch: ...
+    def stored_frames(self, phy_offsets: _Ints | ChunkedArray, max_bytes: int) -> bytes: ...
     def message_batches(
         self,
         phy_offsets: _Ints,
@@ -689,6 +817,7 @@ class ConsumeQueue:
         compat: Compat | None = None,
         log_end: int | None = None,
         clock_slack_ms: int = 3_600_000,
+        storage_options: Mapping[str, str] | None = None,
     ) -> ConsumeQueue: ...
     @property
     def path(self) -> Path: ...
@@ -704,11 +833,15 @@ class ConsumeQueue:
     def max_offset(self) -> int: ...
     @property
     def log_end(self) -> int: ...
+    def view(self) -> QueueView: ...
+    def store_timestamp(self, queue_offset: int) -> int | None: ...
     def units(self, begin: int | None = None, end: int | None = None) -> RecordBatch: ...
+    def measure(self, begin: int | None = None, end: int | None = None) -> tuple[int, int]: ...
     def extension_units(self, addresses: _Ints) -> RecordBatch: ...
     def due_messages(
         self, begin: int, *, now: int, delay_ms: int
     ) -> tuple[RecordBatch, int, list[tuple[int, str]]] | None: ...
+    def offsets_near_times(self, times: Sequence[int]) -> list[int]: ...
     def offset_by_time(self, t: Time, *, boundary: Literal["lower", "upper"] = "lower") -> int: ...
     def gaps(self) -> list[tuple[int, int, Finding]]: ...
     def check_files(self) -> Report: ...
@@ -718,6 +851,14 @@ class ConsumeQueue:
     def __enter__(self) -> ConsumeQueue: ...
     def __exit__(self, *args: object) -> None: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
+
+@final
+class QueueView:
+    @property
+    def bounds(self) -> tuple[int, int]: ...
+    def pull(
+        self, begin: int, *, max_num: int, max_bytes: int, codes: _Ints | None = None
+    ) -> tuple[bytes, int, int, str]: ...
 
 @final
 class QueueCrossCheck:
@@ -864,6 +1005,7 @@ class OffsetIndex:
         access: Access = "auto",
         compat: str | None = None,
         base_offset: int | None = None,
+        storage_options: Mapping[str, str] | None = None,
     ) -> OffsetIndex: ...
     @staticmethod
     def create(
@@ -916,6 +1058,7 @@ class TimeIndex:
         access: Access = "auto",
         compat: str | None = None,
         base_offset: int | None = None,
+        storage_options: Mapping[str, str] | None = None,
     ) -> TimeIndex: ...
     @staticmethod
     def create(
@@ -988,6 +1131,17 @@ class LogSegment:
         partition: int | None = None,
         check: Check | None = None,
         access: Access = "auto",
+        compat: str | None = None,
+        max_batch_bytes: int = 67_108_864,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> LogSegment: ...
+    @staticmethod
+    def from_bytes(
+        name: str,
+        data: bytes,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
         compat: str | None = None,
         max_batch_bytes: int = 67_108_864,
     ) -> LogSegment: ...
@@ -1118,6 +1272,12 @@ class RecoveredSegment:
     @property
     def findings(self) -> list[Finding]: ...
 
+@final
+class GroupOffsets:
+    def __new__(cls) -> GroupOffsets: ...
+    def add(self, records: Any) -> int: ...
+    def rows(self) -> list[tuple[str, str, int, int, int]]: ...
+
 def read_records(
     parts: Iterable[tuple[LogSegment, int | None, int | None, Iterable[tuple[int, int, int]] | None] | Finding],
     *,
@@ -1142,6 +1302,10 @@ def missing_segments(
     *,
     compacted: bool,
 ) -> tuple[list[tuple[int, Finding]], int]: ...
+def join_tiered(
+    log_dir: _Path | None, tiered: _Path, keys: Mapping[str, _Path], storage_options: Mapping[str, str] | None
+) -> Path: ...
+def holds_tiered(directory: _Path) -> bool: ...
 def has_segments(directory: _Path) -> bool: ...
 def is_partition(directory: _Path) -> bool: ...
 def list_partition(

@@ -1,16 +1,21 @@
-"""Open handles, directories and small files: closing, existence, atomic replacement."""
+"""Open handles, directories, small files, and paths of remote stores."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fnmatch
 import os
+import stat
+import time
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
 
-from logdex._core import local_path
+from logdex import _core
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from typing_extensions import Self
@@ -43,9 +48,11 @@ class Closing(ABC):
         self.close()
 
 
-def existing_directory(path: str | os.PathLike[str], what: str) -> Path:
+def existing_directory(
+    path: str | os.PathLike[str], what: str, storage_options: Mapping[str, str] | None = None
+) -> Path:
     """Return the path of a directory; raise `OSError` with what is missing if there is none."""
-    place = local_path(path)
+    place = _core.locate(path, storage_options)
     if not place.is_dir():
         raise OSError(errno.ENOTDIR if place.exists() else errno.ENOENT, f"no {what}", str(place))
     return place
@@ -64,3 +71,70 @@ def replace_file(path: Path, content: bytes) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+
+
+class RemotePath(PurePosixPath):
+    """A path in a store that is not on this machine, with the methods of `pathlib.Path` that read.
+
+    It is pickled with the options of its store, so that another process can read it. A mark in the URL stands for the options
+    (src/io/remote/roots.rs): calls get it by `os.fspath`, and users, who read `str` and `repr`, do not.
+    """
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        scheme, _, rest = super().__str__().partition(":/")
+        return f"{scheme.partition('+')[0]}://{rest}"
+
+    def __fspath__(self) -> str:
+        scheme, _, rest = super().__str__().partition(":/")
+        return f"{scheme}://{rest}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RemotePath) and os.fspath(self) == os.fspath(other)
+
+    def __hash__(self) -> int:
+        return hash(os.fspath(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _core.locate, (os.fspath(self), _core.storage_options(self))
+
+    def stat(self) -> os.stat_result:
+        """Return mode, length and times; the time of a directory is now, since no store keeps it."""
+        is_directory, size, modified_ns = _core.remote_status(self)
+        mode = stat.S_IFDIR if is_directory else stat.S_IFREG
+        changed_ns = time.time_ns() if modified_ns is None else modified_ns
+        seconds, exact = [changed_ns // 10**9] * 3, [changed_ns / 1e9] * 3
+        return os.stat_result((mode, 0, 0, 1, 0, 0, size, *seconds, *exact, *[changed_ns] * 3))
+
+    def _is(self, kind: int) -> bool:
+        try:
+            return stat.S_IFMT(self.stat().st_mode) == kind
+        except FileNotFoundError:
+            return False
+
+    def is_dir(self) -> bool:
+        """Return whether it is a directory."""
+        return self._is(stat.S_IFDIR)
+
+    def is_file(self) -> bool:
+        """Return whether it is a file."""
+        return self._is(stat.S_IFREG)
+
+    def exists(self) -> bool:
+        """Return whether there is a file or a directory."""
+        return self.is_dir() or self.is_file()
+
+    def absolute(self) -> RemotePath:
+        """Return the path itself."""
+        return self
+
+    def iterdir(self) -> Iterator[Path]:
+        """Return the paths in a directory."""
+        return iter([path for path, _ in _core.list_remote(self)])
+
+    def glob(self, pattern: str) -> Iterator[Path]:
+        """Return the paths below that match the parts of a pattern."""
+        first, _, rest = pattern.partition("/")
+        found = [path for path in self.iterdir() if fnmatch.fnmatchcase(path.name, first)] if self.is_dir() else []
+        return iter([below for path in found for below in path.glob(rest)] if rest else found)

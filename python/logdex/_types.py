@@ -19,8 +19,8 @@ Progress: TypeAlias = Callable[[int, int], None]
 """Called with the bytes done and the bytes in all."""
 Scan: TypeAlias = Literal["auto", True, False]
 Stop: TypeAlias = Literal["broker", "salvage", "valid"]
-Time: TypeAlias = int | datetime
-"""Milliseconds since the epoch, or an aware datetime."""
+Time: TypeAlias = int | datetime | str
+"""Milliseconds since the epoch, an aware datetime, or ISO 8601 with a zone."""
 
 MIN_INT64 = -(1 << 63)
 MAX_INT64 = (1 << 63) - 1

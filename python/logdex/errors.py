@@ -68,7 +68,7 @@ class IndexFullError(LogdexError):
 
 
 class LockedError(LogdexError):
-    """A running broker, or another writer, holds the lock file `path` of the store; `pid` is 0 if it is unknown."""
+    """A running broker, or another writer, holds a store, an index directory or a file; `pid` is 0 if it is unknown."""
 
     def __init__(self, path: str, pid: int) -> None:
         super().__init__(path, pid)
@@ -77,7 +77,7 @@ class LockedError(LogdexError):
 
     def __str__(self) -> str:
         holder = f"process {self.pid}" if self.pid else "another process"
-        return f"{printable(self.path)} is held by {holder}: stop the broker before writing to its store"
+        return f"{printable(self.path)} is held by {holder}: stop this broker or writer before writing to its files"
 
 
 class WriteFailedError(LogdexError, OSError):

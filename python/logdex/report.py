@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from logdex._core import finding_kinds
 from logdex.errors import DamageWarning, printable
+from logdex.notebook import SHOWN_ROWS, html_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger("logdex")
 _KINDS = frozenset(finding_kinds())
 _SHOWN_NAMES = 8
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+_UNIT = 1024
+_COLUMNS = ("kind", "path", "offset", "expected", "found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,16 @@ class Finding:
 
     def __str__(self) -> str:
         return printable(f"{self.path} at byte {self.offset}: expected {self.expected}, found {self.found}")
+
+
+def size_text(size: float) -> str:
+    """Return a number of bytes with a unit."""
+    value = float(size)
+    unit = 0
+    while value >= _UNIT and unit + 1 < len(_UNITS):
+        value /= _UNIT
+        unit += 1
+    return f"{value:.1f} {_UNITS[unit]}" if unit else f"{size:.0f} bytes"
 
 
 def near_names(wanted: str, names: Iterable[str]) -> str:
@@ -73,7 +87,7 @@ class Damage:
             warnings.warn(DamageWarning(self.findings), stacklevel=stacklevel + 1)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Report:
     """The result of a check.
 
@@ -107,21 +121,40 @@ class Report:
         values = asdict(self)
         return {"ok": self.ok, "findings": values.pop("findings"), "kinds": self.kinds, **values}
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
+        """Return the counts, not the findings."""
+        return f"Report({self._summary})"
+
+    def _repr_html_(self) -> str:
+        """Return a table of the first findings."""
+        rows = [(f.kind, f.path, f.offset, f.expected, f.found) for f in self.findings[:SHOWN_ROWS]]
+        return html_table(self._summary, _COLUMNS, rows, len(self.findings) - len(rows))
+
+    @property
+    def _summary(self) -> str:
+        return self.heading.replace("\n", "; ")
+
+    @property
+    def heading(self) -> str:
+        """What was checked, and the number of findings of each kind, as text."""
         counts = "checked " + (", ".join(f"{n:,} {name}" for name, n in self.checked.items()) or "nothing")
         if self.absent:
             counts = f"missing, not checked: {', '.join(self.absent)}; {counts}"
         if self.ok:
             return f"valid; {counts}"
         head = f"{len(self.findings):,} finding{'s' if len(self.findings) > 1 else ''}; {counts}"
-        head += "\n" + ", ".join(f"{n:,} {kind}" for kind, n in self.kinds.items())
-        rows = [("kind", "path", "offset", "expected", "found")]
+        return head + "\n" + ", ".join(f"{n:,} {kind}" for kind, n in self.kinds.items())
+
+    def __str__(self) -> str:
+        if self.ok:
+            return self.heading
+        rows = [_COLUMNS]
         rows += [
             (f.kind, printable(f.path), str(f.offset), printable(f.expected), printable(f.found)) for f in self.findings
         ]
         widths = [max(len(row[i]) for row in rows) for i in range(5)]
         lines = ("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)
-        return "\n".join([head, *lines])
+        return "\n".join([self.heading, *lines])
 
 
 def merge(reports: list[Report]) -> Report:

@@ -12,10 +12,12 @@ import traceback
 import warnings
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from logdex import __version__
-from logdex.cli.commands import build, kafka, paths, search, stats
+from logdex._core import CODECS, SCHEMES
+from logdex.cli.arguments import join_tiered, locate_urls, refuse_archive
+from logdex.cli.commands import browse, build, kafka, paths, seal, search, serve, stats
 from logdex.cli.output import complain
 from logdex.errors import DamageWarning, LogdexError, printable
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
-COMMANDS = (paths, search, build, stats, kafka)
+COMMANDS = (paths, search, browse, build, seal, stats, serve, kafka)
 
 _WRONG = 2
 
@@ -38,12 +40,18 @@ start with
   logdex find /data/store Orders order-1001     find the messages with a key
   logdex explain /data/store Orders order-1001  explain why a key is found or not
   logdex verify /data/store                     check a store for damage
+  logdex browse /data/store                     look at a store in a browser
   logdex kafka --help                           commands for Kafka only
 
-times: milliseconds since the epoch, ISO 8601 (UTC if it has no zone), or an age such as
-  -2h or -3d (s, m, h, d, w). A range includes both ends.
+times: milliseconds since the epoch, ISO 8601 (UTC if it has no zone), an age such as -2h or
+  -3d (s, m, h, d, w), or end-2h, before the last message. A range includes both ends.
 exit codes: 0 found or valid; 1 nothing found or faults found; 2 wrong use or unreadable.
 `logdex COMMAND --help` has examples."""
+
+_VERSION = f"""\
+logdex {__version__}
+codecs: {", ".join(CODECS)}
+stores: local, {", ".join(f"{scheme}://" for scheme in SCHEMES)}"""
 
 _DASHED_TIME = re.compile(r"-\d.*")
 
@@ -76,12 +84,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str]) -> int:
     try:
-        arguments = _parser().parse_args(_join_times(argv))
+        arguments = parser().parse_args(_join_times(argv))
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else _WRONG
     # What a read passes over is logged already. Here it only counts.
     with warnings.catch_warnings(record=True) as issued:
         warnings.simplefilter("always", DamageWarning)
+        if arguments.storage:
+            locate_urls(arguments)
+        refuse_archive(arguments)
+        if getattr(arguments, "tiered", None) or getattr(arguments, "tiered_key", None):
+            join_tiered(arguments)
         code: int = arguments.run(arguments)
     return code or int(any(issubclass(each.category, DamageWarning) for each in issued))
 
@@ -105,19 +118,53 @@ def _open_streams() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
+class _Printed(argparse.Action):
+    """Prints what another package makes of the parsers, and exits."""
+
+    def __call__(self, parser: argparse.ArgumentParser, _: object, value: Any, option: str | None = None) -> None:  # noqa: ANN401 -- as argparse has it
+        text = _completion(parser, value) if value else _man_page(parser)
+        if text is None:
+            needed = "shtab" if value else "argparse-manpage"
+            parser.error(f"{option} needs {needed}: pip install {needed}")
+        sys.stdout.write(text)
+        parser.exit()
+
+
+def _completion(root: argparse.ArgumentParser, shell: str) -> str | None:
+    try:
+        import shtab  # noqa: PLC0415 -- optional
+    except ImportError:
+        return None
+    return str(shtab.complete(root, shell))
+
+
+def _man_page(root: argparse.ArgumentParser) -> str | None:
+    try:
+        from argparse_manpage.manpage import Manpage  # noqa: PLC0415 -- optional
+    except ImportError:
+        return None
+    root.man_short_description = "find, read, check and repair messages in the files of RocketMQ and Kafka"  # type: ignore[attr-defined]
+    return str(Manpage(root, format="pretty"))
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         super().error(printable(message))
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     layout = argparse.RawDescriptionHelpFormatter
-    parser = _Parser("logdex", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=layout)
-    parser.add_argument("--version", action="version", version=f"logdex {__version__}")
-    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    root = _Parser("logdex", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=layout)
+    root.add_argument("--version", action="version", version=_VERSION, help="print version, codecs and stores; exit")
+    shells = "print a script for completion in this shell, which needs shtab; exit"
+    root.add_argument("--print-completion", action=_Printed, choices=("bash", "zsh", "fish"), help=shells)
+    page = "print a page for man, which needs argparse-manpage; exit"
+    root.add_argument("--print-man-page", action=_Printed, nargs=0, help=page)
+    subparsers = root.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
         command.add_parsers(subparsers)
-    return parser
+    return root
 
 
 def _join_times(argv: Sequence[str]) -> list[str]:

@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import time
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from logdex import _core
+from logdex._types import Isolation
+from logdex.kafka.tiered import join, join_log_dir
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any, TypeAlias
 
     # The type in argparse has no public name.
     Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001
 
+_ARCHIVES = {
+    (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar.zst"): "tar -xf",
+    (".zip",): "unzip",
+    (".7z",): "7z x",
+    (".gz",): "gunzip -k",
+    (".zst",): "unzstd",
+    (".xz",): "unxz -k",
+}
 _LARGEST_INT = (1 << 31) - 1
+_LARGEST_PORT = (1 << 16) - 1
 
 
 def command(
@@ -31,8 +44,57 @@ def command(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--json", action="store_true", help="one JSON object a line, for programs")
+    parser.add_argument(
+        "--storage",
+        action="append",
+        default=[],
+        type=_storage_option,
+        metavar="KEY=VALUE",
+        help="an option of the object store that a URL names, such as aws_region=eu-west-1",
+    )
     parser.set_defaults(run=run)
     return parser
+
+
+def _storage_option(text: str) -> tuple[str, str]:
+    """Parse an option of an object store. The value may be a secret, so an error does not repeat it."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError("expected KEY=VALUE")
+    return name, value
+
+
+def locate_urls(arguments: argparse.Namespace) -> None:
+    """Make the options of `--storage` known for each URL among the arguments."""
+    for value in vars(arguments).values():
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and "://" in text and not text.startswith("file:"):
+                _core.locate(text, dict(arguments.storage))
+
+
+def join_tiered(arguments: argparse.Namespace) -> None:
+    """Join the log directory among the arguments with the remote storage of `--tiered`, or open remote storage alone."""
+    name = "path" if hasattr(arguments, "path") else "store"
+    path, keys = _core.locate(getattr(arguments, name)), dict(arguments.tiered_key)
+    alone = arguments.tiered is None
+    joined = join_log_dir(None, path, keys, None) if alone else join(path, arguments.tiered, keys, None)
+    setattr(arguments, name, joined)
+
+
+def _tiered_key(text: str) -> tuple[str, str]:
+    """Parse the file of a private key, with the name of its key pair before it."""
+    name, equals, file = text.partition("=")
+    return (name, file) if equals and "/" not in name else ("", text)
+
+
+def refuse_archive(arguments: argparse.Namespace) -> None:
+    """Raise `ValueError` with the command that unpacks it, if the path to read is an archive."""
+    path = str(getattr(arguments, "path", None) or getattr(arguments, "store", ""))
+    unpack = next((command for suffixes, command in _ARCHIVES.items() if path.lower().endswith(suffixes)), None)
+    if unpack is not None and os.path.isfile(path):  # noqa: PTH113 -- any text may be a URL
+        raise ValueError(
+            f"{path}: expected a directory, found an archive; unpack it first: {unpack} {shlex.quote(path)}"
+        )
 
 
 def add_source(parser: argparse.ArgumentParser, name: str, text: str) -> None:
@@ -68,6 +130,14 @@ def int32(text: str) -> int:
     return number
 
 
+def port(text: str) -> int:
+    """Parse the number of a TCP port."""
+    number = count(text)
+    if number > _LARGEST_PORT:
+        raise argparse.ArgumentTypeError(f"must be at most {_LARGEST_PORT}: {text}")
+    return number
+
+
 def word(text: str) -> str:
     """Parse a topic or a key as UTF-8, in any locale.
 
@@ -87,18 +157,36 @@ def raw_bytes(text: str) -> bytes:
         return os.fsencode(text)
 
 
-def time_ms(text: str, *, end: bool = False) -> int:
-    """Parse a time: epoch milliseconds, ISO 8601, or an age (`-2h`)."""
+@dataclass(frozen=True, slots=True)
+class BeforeEnd:
+    """A time before that of the last message."""
+
+    age_ms: int
+
+
+def time_ms(text: str, *, end: bool = False) -> int | BeforeEnd:
+    """Parse a time: epoch milliseconds, ISO 8601, an age (`-2h`), or an age at the last message (`end-2h`)."""
     try:
+        if text == "end" or text.startswith("end-"):
+            return BeforeEnd(-_core.parse_time(text[3:] or "-0s", now=0, end=end))
         return _core.parse_time(text, now=time.time_ns() // 1_000_000, end=end)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def settle_times(arguments: argparse.Namespace, times: Callable[[], Sequence[int]]) -> None:
+    """Replace times before the end by times; `times` returns those of messages in ms, the last one among them."""
+    for name in ("begin", "end"):
+        value = getattr(arguments, name)
+        if isinstance(value, BeforeEnd):
+            setattr(arguments, name, max(times(), default=0) - value.age_ms)
+
+
 GEOMETRY = ("--hash-slots", "--max-entries")
-OPEN = (*GEOMETRY, "--commit-log")
+TIERED = ("--tiered", "--tiered-key")
+OPEN = (*GEOMETRY, "--commit-log", *TIERED)
 TIMES = ("--begin", "--end")
-FILTERS = ("--topic", "--queue", *TIMES, "--skip-damaged", "--limit")
+FILTERS = ("--topic", "--queue", *TIMES, "--offset", "--key", "--tag", "--isolation", "--skip-damaged", "--limit")
 
 _OPTIONS: dict[str, dict[str, Any]] = {
     "--hash-slots": {
@@ -111,14 +199,46 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "metavar": "DIR",
         "help": "the log of a RocketMQ store, if it is elsewhere; several directories with commas between",
     },
+    "--tiered": {
+        "metavar": "URL",
+        "help": "Kafka: where the broker's plugin for remote storage keeps segments, to be read as one log with those here",
+    },
+    "--tiered-key": {
+        "action": "append",
+        "default": [],
+        "type": _tiered_key,
+        "metavar": "[NAME=]FILE",
+        "help": "the private key, in PEM, of segments that are encrypted; of the key pair NAME, or of all",
+    },
     "--zone": {
         "metavar": "Z",
         "help": "time zone of the index files' names: the broker's (default: this machine's)",
     },
-    "--topic": {"type": word, "metavar": "T", "help": "only this topic"},
+    "--topic": {"action": "append", "type": word, "metavar": "T", "help": "only this topic; may be repeated"},
     "--queue": {"type": int32, "metavar": "N", "help": "only this queue (partition) of the topic"},
     "--begin": {"type": time_ms, "metavar": "T", "help": "earliest store time"},
     "--end": {"type": partial(time_ms, end=True), "metavar": "T", "help": "latest store time, inclusive"},
+    "--offset": {
+        "type": count,
+        "metavar": "N",
+        "help": "begin at this offset: of the partition; of the queue, with a topic and a queue; else of the commit log",
+    },
+    "--key": {"action": "append", "type": word, "metavar": "K", "help": "only with this key; may be repeated"},
+    "--tag": {
+        "action": "append",
+        "type": word,
+        "metavar": "T",
+        "help": "RocketMQ: only with this tag; may be repeated",
+    },
+    "--index": {
+        "metavar": "DIR",
+        "help": "Kafka: the directory that build-index wrote; without it the topic is scanned",
+    },
+    "--header": {"type": word, "metavar": "NAME", "help": "Kafka: compare the values of the header of this name"},
+    "--isolation": {
+        "choices": get_args(Isolation),
+        "help": "Kafka: whether to leave out records of aborted and open transactions (default: read_uncommitted)",
+    },
     "--skip-damaged": {
         "action": "store_true",
         "help": "Kafka: skip damaged batches and report them; a RocketMQ log is always read to its end",

@@ -9,25 +9,27 @@ import os
 import re
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TextIO
 
 from logdex._core import json_lines, text_lines
 from logdex.errors import printable
+from logdex.report import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from arro3.core import RecordBatch
 
-    from logdex._core import BatchStream, SegmentReader
-    from logdex.report import Report
+    from logdex.report import Finding, Report
 
-_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
-_UNIT = 1024
 _SECONDS_BETWEEN = 0.2
 _MINUTE = 60
 _HOUR = 3600
 _USUAL_COLUMNS = 80
+SHOWN_FAULTS = 20
+BOLD = "1"
+RED = "1;31"
 _ARGUMENTS = re.compile(r"(?<![\w/.-])(hash_slots|max_entries|file_size|commit_log)(=?)(?![\w/.-])")
 
 
@@ -48,7 +50,7 @@ def say_json(row: dict[str, Any]) -> None:
     say(json.dumps(row, default=str).replace("\x7f", "\\u007f"))
 
 
-def limited_batches(stream: BatchStream | SegmentReader, limit: int | None) -> Iterator[RecordBatch]:
+def limited_batches(stream: Iterator[RecordBatch], limit: int | None) -> Iterator[RecordBatch]:
     """Iterate over the batches of a stream that have rows, with at most `limit` rows in all."""
     left = sys.maxsize if limit is None else limit
     while left and (batch := next(stream, None)) is not None:
@@ -70,17 +72,46 @@ def say_rows(batches: Iterable[RecordBatch], *, as_json: bool) -> int:
     return rows
 
 
-def say_report(report: Report, *, json: bool) -> int:
-    """Print a report; return the exit code: 1 if it has findings."""
+def say_report(report: Report, *, json: bool, limit: int = SHOWN_FAULTS) -> int:
+    """Print a report; return the exit code: 1 if it has findings.
+
+    For people the findings of one kind in one file are one, with the place of the first and their number; at most `limit`.
+    """
     if json:
         for finding in report.findings:
             say_json(dataclasses.asdict(finding))
         say_json(
             {"ok": report.ok, "findings": len(report.findings), "checked": report.checked, "absent": report.absent}
         )
-    else:
+    elif report.ok:
         say_lines(report)
+    else:
+        _say_findings(report, limit)
     return 0 if report.ok else 1
+
+
+def _say_findings(report: Report, limit: int) -> None:
+    groups: dict[tuple[str, str], list[Finding]] = {}
+    for finding in report.findings:
+        groups.setdefault((str(finding.path), finding.kind), []).append(finding)
+    say_lines(report.heading)
+    for (path, kind), found in islice(groups.items(), limit):
+        first, number = found[0], f"{len(found):,} times, first at byte" if len(found) > 1 else "at byte"
+        say()
+        place = _fitting(printable(f"{kind}  {path}, {number} {first.offset:,}"))
+        sys.stdout.write(f"{styled(kind, RED, sys.stdout)}{place.removeprefix(kind)}\n")
+        say(_fitting(f"  expected {first.expected}, found {first.found}"))
+    if len(groups) > limit:
+        say()
+        say(
+            f"and {len(groups) - limit:,} more kinds of faults in files; --limit {len(groups)} shows all, --json each one"
+        )
+
+
+def _fitting(text: str) -> str:
+    """Return a line that a terminal does not wrap; a pipe gets all of it."""
+    width = _columns(sys.stdout) if sys.stdout.isatty() else sys.maxsize
+    return text if len(text) <= width else f"{text[: width - 4]} ..."
 
 
 def say_built(report: Report, directory: str, *, as_json: bool) -> int:
@@ -101,7 +132,14 @@ def counts_text(checked: dict[str, int]) -> str:
 def complain(text: str) -> None:
     """Print an error on standard error. If that fails, the exit code still tells it."""
     with contextlib.suppress(OSError):
-        sys.stderr.write(f"logdex: {printable(in_flags(text))}\n")
+        sys.stderr.write(f"{styled('logdex:', RED, sys.stderr)} {printable(in_flags(text))}\n")
+
+
+def styled(text: str, style: str, stream: TextIO) -> str:
+    """Return a text in a style for a terminal; as it is for others, and if `NO_COLOR` is set (no-color.org)."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not stream.isatty():
+        return text
+    return f"\x1b[{style}m{text}\x1b[0m"
 
 
 def in_flags(text: str) -> str:
@@ -118,12 +156,13 @@ def table(rows: Iterable[Sequence[object]], heads: Sequence[str] = (), *, indent
         return
     widths = [max(len(line[at]) for line in lines) for at in range(len(lines[0]))]
     right = [bool(cells) and all(_is_number(row[at]) for row in cells) for at in range(len(widths))]
-    for line in lines:
+    for number, line in enumerate(lines):
         parts = (
-            text.rjust(width) if number else text.ljust(width)
-            for text, width, number in zip(line, widths, right, strict=True)
+            text.rjust(width) if is_number else text.ljust(width)
+            for text, width, is_number in zip(line, widths, right, strict=True)
         )
-        say((indent + "  ".join(parts)).rstrip())
+        text = printable((indent + "  ".join(parts)).rstrip())
+        sys.stdout.write(f"{styled(text, BOLD, sys.stdout) if heads and not number else text}\n")
 
 
 def say_facts(pairs: Iterable[tuple[str, object]], *, indent: str = "") -> None:
@@ -132,16 +171,6 @@ def say_facts(pairs: Iterable[tuple[str, object]], *, indent: str = "") -> None:
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
         say(f"{indent}{name.ljust(width)}  {value}")
-
-
-def size_text(size: float) -> str:
-    """Return a number of bytes with a unit."""
-    value = float(size)
-    unit = 0
-    while value >= _UNIT and unit + 1 < len(_UNITS):
-        value /= _UNIT
-        unit += 1
-    return f"{value:.1f} {_UNITS[unit]}" if unit else f"{size:.0f} bytes"
 
 
 def _cell(value: object) -> str:
@@ -184,7 +213,7 @@ class Progress:
 
     def _write(self, line: str) -> None:
         # A wrapped line could not be removed.
-        line = printable(line)[: _columns() - 1]
+        line = printable(line)[: _columns(sys.stderr) - 1]
         sys.stderr.write("\r" + line.ljust(self._width))
         sys.stderr.flush()
         self._width = len(line)
@@ -199,9 +228,9 @@ class Progress:
             sys.stderr.flush()
 
 
-def _columns() -> int:
+def _columns(stream: TextIO) -> int:
     try:
-        columns = os.get_terminal_size(sys.stderr.fileno()).columns
+        columns = os.get_terminal_size(stream.fileno()).columns
     except OSError:
         columns = 0
     return columns or _USUAL_COLUMNS

@@ -10,8 +10,11 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from logdex import _core
 from logdex._core import IndexFile, ThreadLock
+from logdex._files import RemotePath
 from logdex.errors import CorruptFileError
+from logdex.hash_index.committed import COMMITTED, read_committed
 from logdex.hash_index.geometry import NothingIndexedError, check_geometry, file_size, find_geometry
 from logdex.hash_index.rolling import is_index_file_name, names_index_file, sort_key
 from logdex.report import Finding, Report, merge
@@ -35,13 +38,19 @@ _SETTLED_SECONDS = 2
 class Entry:
     """One name in an index directory. A file that is replaced or changes its size becomes another entry.
 
-    `size` is in bytes. `is_file` is True for a regular file, also through links.
+    `size` is in bytes. `is_file` is True for a regular file, also through links. `object` is where a file is that a job
+    committed in an object store, below the directory.
     """
 
     name: str
     inode: int
     size: int
     is_file: bool
+    object: str = ""
+
+    def path(self, directory: Path) -> Path:
+        """Return the path of the file."""
+        return directory / (self.object or self.name)
 
     @property
     def is_numeric(self) -> bool:
@@ -53,14 +62,23 @@ def list_directory(directory: Path) -> list[Entry]:
     """List a directory in the broker's load order (IndexService#load). Names that vanish meanwhile are left out.
 
     Names that begin with `_` or `.` are marks of batch jobs (Hadoop's convention, such as Spark's `_SUCCESS`): left out too.
+    If a job committed files in an object store, these are the only ones, also in a copy of it.
 
     Raises:
         CorruptFileError: A job that writes index files was killed in the middle of its commit.
     """
+    if isinstance(directory, RemotePath):
+        listed = _core.list_remote(directory)
+        if any(path.name == COMMITTED for path, _ in listed):
+            return _committed_entries(directory)
+        entries = [Entry(path.name, 0, size, not is_directory) for path, (is_directory, size, _) in listed]
+        return sorted((e for e in entries if not e.name.startswith(("_", "."))), key=lambda entry: sort_key(entry.name))
     entries = []
     # Not pathlib: this runs at every question, and building paths takes longer than asking the system.
     with os.scandir(directory) as names:
         for name in names:
+            if name.name == COMMITTED:
+                return _committed_entries(directory)
             if name.name.startswith(("_", ".")):
                 for commit in directory.glob(COMMIT_PATTERN) if name.name == "_temporary" else ():
                     found = (
@@ -73,6 +91,15 @@ def list_directory(directory: Path) -> list[Entry]:
             except FileNotFoundError:
                 continue
             entries.append(Entry(name.name, status.st_ino, status.st_size, stat.S_ISREG(status.st_mode)))
+    return sorted(entries, key=lambda entry: sort_key(entry.name))
+
+
+def _committed_entries(directory: Path) -> list[Entry]:
+    """Return the files that a job committed."""
+    files = read_committed(directory)
+    # All of them will be opened.
+    _core.expect_lists(sorted({(directory / file.object).parent for file in files.values()}))
+    entries = [Entry(name, 0, file.size, is_file=True, object=file.object) for name, file in files.items()]
     return sorted(entries, key=lambda entry: sort_key(entry.name))
 
 
@@ -99,11 +126,20 @@ def directory_stamp(directory: Path) -> tuple[int, int] | None:
     return (status.st_ino, status.st_mtime_ns) if settled else None
 
 
+def refuse_copy(directory: Path) -> None:
+    """Raise `FileExistsError` if a directory is a copy of an index in an object store: no broker would load its files."""
+    if (directory / COMMITTED).exists():
+        text = f"a copy of an index in an object store: first give its files the names in {COMMITTED}"
+        raise FileExistsError(errno.EEXIST, text, str(directory))
+
+
 def refuse_other_directory(directory: Path, *, for_puts: bool) -> None:
     """Raise `FileNotFoundError` if a directory is a store, or for reading holds names but no index file.
 
     The directory `index` of a store is an index directory, whatever it holds.
     """
+    if for_puts:
+        refuse_copy(directory)
     held = list_directory(directory) if directory.is_dir() else []
     is_store = any(entry.name == "commitlog" and not entry.is_file for entry in held)
     is_index = any(names_index_file(entry.name) and entry.is_file for entry in held)
@@ -128,13 +164,15 @@ class FileSet:
         access: Access,
         last_exit_ok: bool = True,
         compat: Compat | None = None,
+        without: frozenset[str] = frozenset(),
     ) -> None:
-        """Prepare an empty set; `refresh` fills it. The arguments are those of `IndexFile.open`."""
+        """Prepare an empty set; `refresh` fills it. The arguments are those of `IndexFile.open`, and names to leave out."""
         self.directory = directory
         self.geometry = geometry
         self.access = access
         self.compat = compat
         self.findings: list[Finding] = []
+        self._without = without
         self._entries: list[Entry] = []
         self._given_geometry = geometry
         self._last_exit_ok = last_exit_ok
@@ -157,7 +195,7 @@ class FileSet:
             if self._listed and stamp is not None and stamp == self._stamp:
                 return list(self._handles.values())
             try:
-                entries = list_directory(self.directory)
+                entries = self._list()
             except FileNotFoundError:
                 entries = []
             if not self._listed or entries != self._entries or self.geometry is None:
@@ -167,6 +205,9 @@ class FileSet:
             # A short file may still grow, which does not change the directory.
             self._stamp = stamp if all(map(self.is_whole, entries)) else None
             return list(self._handles.values())
+
+    def _list(self) -> list[Entry]:
+        return [entry for entry in list_directory(self.directory) if entry.name not in self._without]
 
     def _reopen(self, entries: list[Entry]) -> None:
         if self.geometry is None and not self._find_geometry(entries):
@@ -205,7 +246,7 @@ class FileSet:
 
     def _open(self, entry: Entry) -> IndexFile | None:
         """Open one entry; None if it holds no answers, which becomes a finding, or if it has vanished."""
-        path = self.directory / entry.name
+        path = entry.path(self.directory)
         finding = self._unusable(path, entry)
         if finding is not None:
             self.findings.append(finding)
@@ -266,7 +307,7 @@ class FileSet:
             self.geometry = find_geometry(self.directory, entries, self.access)
         for entry in filter(self.is_whole, entries):
             try:
-                with self.open_file(self.directory / entry.name, "r+", last_exit_ok=False) as file:
+                with self.open_file(entry.path(self.directory), "r+", last_exit_ok=False) as file:
                     file.flush()
             except CorruptFileError as error:
                 _log.warning("%s is left as it is: %s", entry.name, error)
@@ -280,7 +321,7 @@ class FileSet:
         # COMPAT(rocketmq IndexFile, B23): a broker reads files with the geometry of its own settings.
         if self._given_geometry is None or not self.directory.is_dir() or (self.compat and not for_puts):
             return
-        entries = list_directory(self.directory)
+        entries = self._list()
         check_geometry(self.directory, entries, self._given_geometry, self.access, for_puts=for_puts)
 
     def items(self) -> list[tuple[Entry, IndexFile]]:
@@ -317,7 +358,7 @@ class FileSet:
         self.refresh()
         reports = []
         for entry in list_directory(self.directory) if self.directory.is_dir() else []:
-            path = self.directory / entry.name
+            path = entry.path(self.directory)
             finding = self._unusable(path, entry)
             reports.append(self._verify_file(path) if finding is None else Report([finding]))
         return merge(reports)

@@ -55,7 +55,7 @@ def find_geometry(directory: Path, entries: list[Entry], access: Access) -> tupl
     for entry, held in files:
         try:
             if held > 1:
-                return _infer(directory / entry.name, access)
+                return _infer(entry.path(directory), access)
         except FileNotFoundError:
             continue
         except GeometryError as error:
@@ -77,9 +77,14 @@ def find_geometry(directory: Path, entries: list[Entry], access: Access) -> tupl
 def _fullest_first(directory: Path, entries: list[Entry]) -> list[tuple[Entry, int]]:
     """Return the index files that hold a byte, and their counts: those of the most common size first, of these the fullest."""
     files = [entry for entry in entries if entry.is_numeric and entry.is_file and entry.size]
+    _core.expect_heads([entry.path(directory) for entry in files])
     sizes = Counter(entry.size for entry in files)
+    if sizes:
+        # The oldest file of the usual size is mostly full: its newest entries, which show the geometry, are at its end.
+        ((usual, _),) = sizes.most_common(1)
+        _core.expect_ends([next(directory / entry.name for entry in files if entry.size == usual)])
     # The counts are checked when a file is opened.
-    counts = {entry: _core.index_count(directory / entry.name) for entry in files}
+    counts = {entry: _core.index_count(entry.path(directory)) for entry in files}
     files.sort(key=lambda entry: (sizes[entry.size], counts[entry]), reverse=True)
     return [(entry, counts[entry]) for entry in files]
 
@@ -99,7 +104,7 @@ def check_geometry(
     expected = file_size(geometry)
     some_right = any(entry.size == expected for entry, _ in files)
     for entry, held in files if for_puts else files[:1]:
-        path = directory / entry.name
+        path = entry.path(directory)
         fits, count = _fits(path, held, geometry, access)
         slots_fit = any(slots == geometry[0] for slots, _ in fits)
         if not for_puts:

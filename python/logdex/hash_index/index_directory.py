@@ -17,7 +17,7 @@ from logdex.hash_index.query import CLOCK_SLACK_MS, TimeRange, check_clock_slack
 from logdex.hash_index.rolling import resolve_zone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import tzinfo
     from os import PathLike
     from pathlib import Path
@@ -65,7 +65,7 @@ class IndexDirectory(Closing):
         self._closed = False
         self._writer: IndexWriter | None = None
         geometry = None if options["hash_slots"] is None else (options["hash_slots"], options["max_entries"])
-        choices = {name: options[name] for name in ("last_exit_ok", "compat") if name in options}
+        choices = {name: options[name] for name in ("last_exit_ok", "compat", "without") if name in options}
         self._files = FileSet(directory, geometry, access=options["access"], **choices)
 
     @classmethod
@@ -79,6 +79,7 @@ class IndexDirectory(Closing):
         zone: str | tzinfo | None = None,
         clock_slack_ms: int = CLOCK_SLACK_MS,
         access: Access = "auto",
+        storage_options: Mapping[str, str] | None = None,
     ) -> Self:
         """Open an index directory.
 
@@ -86,16 +87,18 @@ class IndexDirectory(Closing):
         inferred from the fullest file if they are not given; a new directory gets files of 5,000,000 and 20,000,000. `zone` is
         that of file names, by default the machine's. The clock may step by `clock_slack_ms` within one file before a search by
         time may miss an entry. Access "auto" maps files, and reads plainly where mapping fails.
+        `storage_options` are those of the store of a URL; see `MessageStore.open`.
 
         Raises:
             FileNotFoundError: Mode "r" and the directory does not exist, or it holds something else than index files.
-            BlockingIOError: Mode "a" and another writer holds the directory or its newest file.
+            LockedError: Mode "a" and another writer holds the directory or its newest file.
             GeometryError: Slots and entries were not given and cannot be inferred from the files.
             ValueError: The files have other slots and entries than those given.
         """
         return cls._open(
             directory,
             mode,
+            storage_options,
             hash_slots=hash_slots,
             max_entries=max_entries,
             zone=zone,
@@ -104,10 +107,16 @@ class IndexDirectory(Closing):
         )
 
     @classmethod
-    def _open(cls, directory: str | PathLike[str], mode: Literal["r", "a"], **options: Any) -> Self:  # noqa: ANN401 -- see `open`
-        path = _core.local_path(directory)
+    def _open(
+        cls,
+        directory: str | PathLike[str],
+        mode: Literal["r", "a"],
+        storage_options: Mapping[str, str] | None,
+        **options: Any,  # noqa: ANN401 -- see `open`
+    ) -> Self:
         if mode not in ("r", "a"):
             raise ValueError(f'mode must be "r" or "a", not {mode!r}')
+        path = _core.locate(directory, storage_options) if mode == "r" else _core.local_path(directory)
         if mode == "a":
             # The process may change its directory while files are made.
             path = path.absolute()
@@ -164,18 +173,47 @@ class IndexDirectory(Closing):
         self._check_open()
         return self._files.refresh()
 
+    def named_files(self) -> list[tuple[str, IndexFile]]:
+        """Return `files` with their names, which in an object store are not those of the objects."""
+        self._check_open()
+        self._files.refresh()
+        return [(entry.name, file) for entry, file in self._files.items()]
+
     def whole_files(self) -> list[IndexFile]:
         """Return those of `files` that have their full length; the others lost entries."""
         self._check_open()
         self._files.refresh()
         return self._files.whole_files()
 
-    def put_batch(self, batch: Any, *, threads: int = 1) -> int:  # noqa: ANN401 -- anything with the PyCapsule interface
+    def put_key(self, key: str, phy_offset: int, store_timestamp: Time) -> bool:
+        """Put one whole index key (`topic#key`), as `IndexFile.put_key` does, but roll when the file is full.
+
+        Returns:
+            True: there is always room.
+
+        Raises:
+            LockedError: A running broker or another writer holds the directory.
+            OSError: A file cannot be created or written.
+        """
+        return bool(self.put_batch([key], [phy_offset], [store_timestamp]))
+
+    def put_batch(
+        self,
+        batch: Any,  # noqa: ANN401 -- anything with the PyCapsule interface
+        phy_offsets: Any = None,  # noqa: ANN401 -- as above
+        store_timestamps: Any = None,  # noqa: ANN401 -- as above
+        *,
+        topics: Any = None,  # noqa: ANN401 -- as above
+        threads: int = 1,
+    ) -> int:
         """Put index entries in their order. A full file is followed by a new one, in the middle of a batch too.
 
         Args:
             batch: An Arrow batch, table or stream, or a mapping of columns: topic and key (text), phy_offset (bytes),
-                store_timestamp (ms).
+                store_timestamp (ms). Or the keys, as `IndexFile.put_batch` takes them, with the next arguments.
+            phy_offsets: Commit-log offsets, one for each key.
+            store_timestamps: Store times, one for each key: integers in ms, timestamps or datetimes.
+            topics: One topic for all keys, or a column of them; None: the keys are whole index keys, `topic#key`.
             threads: Threads that share the work; the files are the same. Worthwhile from tens of thousands of entries on.
 
         Returns:
@@ -189,7 +227,8 @@ class IndexDirectory(Closing):
         """
         if not 1 <= threads <= MAX_THREADS:
             raise ValueError(f"threads is 1 to {MAX_THREADS}, not {threads}")
-        parts = entry_batches(batch)
+        columns = {"topic": topics, "key": batch, "phy_offset": phy_offsets, "store_timestamp": store_timestamps}
+        parts = entry_batches(batch) if phy_offsets is None else [columns]
         with self._lock.hold():
             writer = self._writable()
             return sum(writer.put(**part, threads=threads) for part in parts)

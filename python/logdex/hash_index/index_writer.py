@@ -38,7 +38,7 @@ class IndexWriter:
         file while the current one is filled.
 
         Raises:
-            BlockingIOError: Another writer holds the directory.
+            LockedError: Another writer holds the directory.
         """
         self._files = files
         self._directory = files.directory
@@ -55,7 +55,7 @@ class IndexWriter:
         """Open the newest file for puts, which takes its lock and repairs its tail.
 
         Raises:
-            BlockingIOError: Another writer holds the file.
+            LockedError: Another writer holds the file.
         """
         if self._file is None:
             self._file = self._open_newest()

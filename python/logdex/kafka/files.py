@@ -121,8 +121,8 @@ class Listing(NamedTuple):
         orphans: Index files without a `.log`, which a broker deletes.
         leftovers: Files that wait for deletion or belong to an unfinished compaction.
         strays: Other files, except the text files beside the segments.
-        unread: Names of files that show a lost segment, by its base offset: a log that was compressed, or an index before the
-            first segment.
+        unread: What is found in place of lost segments, by base offset: a log that was compressed, an index before the first
+            segment, a missing object.
     """
 
     segments: dict[int, dict[str, Path]]

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, overload
 
 from arro3.core import DataType, Table
 
-from logdex._core import local_path, read_records, record_batch
+from logdex._core import locate, read_records, record_batch, time_text
 from logdex.errors import CorruptFileError
 from logdex.hash_index.query import TimeRange, check_max_num
 from logdex.kafka.files import MAX_OFFSET
 from logdex.kafka.key_index import KeyIndex, opened, partitions_of
+from logdex.notebook import SHOWN_ROWS, html_table, short_bytes
 from logdex.report import Damage
 
 if TYPE_CHECKING:
@@ -55,6 +56,12 @@ class Record:
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
+
+    def __repr__(self) -> str:
+        """Return all attributes; of long bytes only their beginning."""
+        values = ((name, getattr(self, name)) for name in self.__slots__)
+        texts = (f"{name}={short_bytes(v) if isinstance(v, bytes) else repr(v)}" for name, v in values)
+        return f"Record({', '.join(texts)})"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -97,6 +104,15 @@ class FindResult(Sequence[Record]):
 
     def __len__(self) -> int:
         return len(self.records)
+
+    def _repr_html_(self) -> str:
+        """Return a table of the first records."""
+        heads = ("time", "topic", "partition", "offset", "key", "value")
+        rows = [
+            (time_text(row.timestamp), row.topic, row.partition, row.offset, row.key, row.value)
+            for row in self.records[:SHOWN_ROWS]
+        ]
+        return html_table(repr(self), heads, rows, len(self) - len(rows))
 
     def __repr__(self) -> str:
         """Return counts, not the records."""
@@ -154,7 +170,7 @@ def find(
     times = TimeRange.of(begin, end)
     most = None if max_num is None else max_num + 1
     lists: list[list[Record]] = []
-    place = None if index is None else local_path(index)
+    place = None if index is None else locate(index)
     rejected = scanned = 0
     damage = Damage()
     with opened(log_dir) as logs:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
-import threading
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 from logdex import _core
-from logdex._files import Closing, existing_directory, replace_file
+from logdex._files import Closing, RemotePath, existing_directory, replace_file
 from logdex.errors import CorruptFileError
 from logdex.hash_index import IndexDirectory
 from logdex.hash_index.directory import list_directory
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from logdex.kafka.files import TopicPartition
     from logdex.kafka.log import Log
 
-_SETTINGS_FILE = "_key_index.json"
+SETTINGS_FILE = "_key_index.json"
 _LEAST_ENTRIES = 1 << 10
 _ENTRIES_A_SLOT = 4
 _FEWEST_ENTRIES = 2
@@ -57,7 +56,7 @@ class KeySettings:
     @classmethod
     def read(cls, directory: Path) -> KeySettings | None:
         """Read the settings of a partition's index; None without an index."""
-        path = directory / _SETTINGS_FILE
+        path = directory / SETTINGS_FILE
         try:
             values = json.loads(_core.read_file(path))
         except FileNotFoundError:
@@ -74,10 +73,15 @@ class KeySettings:
             raise CorruptFileError(str(path), 0, f"{', '.join(numbers)} and header", repr(values)[:200])
         return cls(**values)
 
+    @property
+    def content(self) -> bytes:
+        """The content of their file."""
+        return json.dumps(asdict(self)).encode("ascii")
+
     def write(self, directory: Path) -> None:
         """Write the settings, before the first index file."""
         directory.mkdir(parents=True, exist_ok=True)
-        replace_file(directory / _SETTINGS_FILE, json.dumps(asdict(self)).encode("ascii"))
+        replace_file(directory / SETTINGS_FILE, self.content)
 
     def check_files(self, directory: Path) -> None:
         """Check that all index files are whole: a truncated file would silently shorten an answer."""
@@ -85,7 +89,7 @@ class KeySettings:
         for entry in list_directory(directory):
             if entry.is_numeric and entry.size != expected:
                 what = f"{expected} bytes, as all files of this index have; build it again in another directory"
-                path = str(directory / entry.name)
+                path = str(entry.path(directory))
                 raise CorruptFileError(path, min(entry.size, expected), what, f"{entry.size} bytes")
 
     def open(self, directory: Path, mode: Literal["r", "a"]) -> IndexDirectory:
@@ -100,7 +104,7 @@ class KeyIndex(Closing):
         """Use the directory that `build_key_index` wrote."""
         self._directory = existing_directory(directory, "key index")
         self._open: dict[TopicPartition, tuple[KeySettings, IndexDirectory]] = {}
-        self._lock = threading.Lock()
+        self._lock = _core.ThreadLock()
 
     def candidates(
         self, partition: TopicPartition, key: bytes, header: str | None
@@ -114,7 +118,7 @@ class KeyIndex(Closing):
         if settings is None or header not in (None, settings.header):
             return [(0, MAX_OFFSET)], []
         settings.check_files(directory)
-        with self._lock:
+        with self._lock.hold():
             known, index = self._open.get(partition, (None, None))
             if index is None or known != settings:
                 index = settings.open(directory, "r")
@@ -128,7 +132,7 @@ class KeyIndex(Closing):
 
     def close(self) -> None:
         """Close all index files."""
-        with self._lock:
+        with self._lock.hold():
             for _, index in self._open.values():
                 index.close()
             self._open = {}
@@ -186,13 +190,17 @@ def check_max_entries(max_entries: int | None) -> None:
 
 def check_targets(partitions: Iterable[TopicPartition], directory: Path, header: str | None) -> None:
     """Check that a directory can take the indexes of all these partitions, before the first is written."""
-    _core.check_own_parts(directory, 3)
+    is_remote = isinstance(directory, RemotePath)
+    if not is_remote:
+        _core.check_own_parts(directory, 3)
     for each in partitions:
         target = directory / str(each)
         if _core.is_partition(target):
             message = "this directory is a partition of Kafka; give the index another directory"
             raise FileExistsError(errno.EEXIST, message, str(target))
         settings = KeySettings.read(target)
+        if settings is not None and is_remote:
+            raise FileExistsError(errno.EEXIST, "a key index, and one in an object store is not continued", str(target))
         if settings is not None and settings.header != header:
             raise ValueError(f"{target} was built with header={settings.header!r}, not {header!r}: build another index")
 

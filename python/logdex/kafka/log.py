@@ -12,18 +12,20 @@ from logdex._types import Isolation, check_int64
 from logdex.kafka import checkpoint
 from logdex.kafka.files import MAX_OFFSET, TopicPartition, partition_of
 from logdex.kafka.segments import SegmentMap, Segments
+from logdex.kafka.tiered import join_partition
 from logdex.kafka.transactions import aborted_between, aborted_by_segment, last_stable_offset
 from logdex.kafka.verify import verify_log
 from logdex.report import Damage, merge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from os import PathLike
     from pathlib import Path
 
     from logdex._core import LogSegment, SegmentReader, Slice
     from logdex._types import Access, Check, OnError, Time
     from logdex.kafka.segments import Part
+    from logdex.kafka.tiered import Keys
     from logdex.kafka.transactions import AbortedTransaction
     from logdex.report import Finding, Report
 
@@ -65,6 +67,9 @@ class Log(Closing):
         access: Access = "auto",
         compat: str | None = None,
         max_batch_bytes: int = MAX_BATCH_BYTES,
+        storage_options: Mapping[str, str] | None = None,
+        tiered: str | PathLike[str] | None = None,
+        tiered_keys: Keys | None = None,
     ) -> Log:
         """Open a partition by its directory.
 
@@ -77,12 +82,17 @@ class Log(Closing):
             access: "pread", "mmap", or "auto", which is "pread": a running broker may truncate the files.
             compat: A Kafka release whose broker's answers are wanted; None: the right answers.
             max_batch_bytes: A batch of more bytes, stored or decompressed, is an error.
+            storage_options: Options of the store of a URL; see `MessageStore.open`.
+            tiered: Where the broker's plugin for remote storage keeps the segments of the log directory; see `LogDir.open`.
+            tiered_keys: Private keys of encrypted segments; see `LogDir.open`.
 
         Raises:
             OSError: The directory or a segment cannot be read.
             ValueError: An option has another value.
         """
-        path = existing_directory(partition_dir, "partition directory")
+        path = existing_directory(partition_dir, "partition directory", storage_options)
+        if tiered is not None:
+            path = join_partition(path, tiered, tiered_keys, storage_options)
         named = partition_of(path)
         options = {
             "topic": named.topic if topic is None else topic,
@@ -99,7 +109,7 @@ class Log(Closing):
     @staticmethod
     def exists_at(path: str | PathLike[str]) -> bool:
         """Return whether a path is a partition's directory: it holds a `.log` file."""
-        return _core.has_segments(_core.local_path(path))
+        return _core.has_segments(_core.locate(path))
 
     def pinned(self) -> Log:
         """Return the log with the segments that it has now: no call lists the directory again. It closes with this log."""
@@ -185,7 +195,7 @@ class Log(Closing):
         """
         segments = self._current()
         broker = self._options["compat"] is not None
-        is_special = not isinstance(t, datetime) if special is None else special
+        is_special = not isinstance(t, datetime | str) if special is None else special
         time_ms = _core.time_ms(t, name="t")
         found = segments.offset_for_timestamp(self._log_start(segments), time_ms, special=is_special, broker=broker)
         if found is not None and not broker:

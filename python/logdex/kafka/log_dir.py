@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,18 +11,25 @@ from logdex._types import check_int64
 from logdex.errors import CorruptFileError
 from logdex.kafka import checkpoint
 from logdex.kafka.files import MAX_OFFSET, TopicPartition, parse_partition_directory
+from logdex.kafka.groups import OFFSETS_TOPIC, group_offsets
 from logdex.kafka.log import BATCH_ROWS, MAX_BATCH_BYTES, Log
+from logdex.kafka.tiered import join_log_dir
+from logdex.kafka.usage import usage
 from logdex.kafka.verify import verify_checkpoints
 from logdex.report import merge
+from logdex.usage import check_by, grouped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from os import PathLike
     from pathlib import Path
 
     from logdex._core import LogSegment, SegmentReader
     from logdex._types import Access, Check, Isolation, OnError, Time
+    from logdex.groups import GroupOffset
+    from logdex.kafka.tiered import Keys
     from logdex.report import Report
+    from logdex.usage import By, Usage
 
 _Attached = TypeVar("_Attached", bound=Closing)
 
@@ -46,7 +52,7 @@ class LogDir(Closing):
         self._options = options
         self._logs: dict[TopicPartition, Log] = {}
         self._attached: dict[object, Closing] = {}
-        self._lock = threading.Lock()
+        self._lock = _core.ThreadLock()
         self._closed = False
 
     @classmethod
@@ -58,26 +64,51 @@ class LogDir(Closing):
         access: Access = "auto",
         compat: str | None = None,
         max_batch_bytes: int = MAX_BATCH_BYTES,
+        storage_options: Mapping[str, str] | None = None,
+        tiered: str | PathLike[str] | None = None,
+        tiered_keys: Keys | None = None,
     ) -> LogDir:
-        """Open a log directory; the options are those of `Log.open`.
+        """Open a log directory; the options that are not described here are those of `Log.open`.
+
+        Args:
+            log_dir: The log directory, or remote storage alone.
+            check: See `Log.open`.
+            access: See `Log.open`.
+            compat: See `Log.open`.
+            max_batch_bytes: See `Log.open`.
+            storage_options: Options of the stores of URLs; see `MessageStore.open`.
+            tiered: Where the broker's plugin for remote storage keeps segments, a path or URL: its bucket and the prefix of its
+                keys. The segments of both are read as one log. Kafka's `LocalTieredStorage` and Aiven's plugin are known.
+            tiered_keys: Private keys of encrypted segments, in PEM or as paths of files, by the name of their key pair; or one
+                for all.
 
         Raises:
             OSError: The directory cannot be read.
-            ValueError: It is a partition's directory.
+            ValueError: It is a partition's directory, no known plugin wrote `tiered`, or a key is none. An encrypted segment
+                without its key is an error when it is opened.
         """
         check_int64(max_batch_bytes=max_batch_bytes)
-        path = existing_directory(log_dir, "Kafka log directory")
+        path = existing_directory(log_dir, "Kafka log directory", storage_options)
         if Log.exists_at(path):
             raise ValueError(f"{path}: this is a partition's directory; its log directory is {path.absolute().parent}")
+        if tiered is not None:
+            path = join_log_dir(path, tiered, tiered_keys, storage_options)
+        elif _core.holds_tiered(path):
+            path = join_log_dir(None, path, tiered_keys, storage_options)
         return cls(path, {"check": check, "access": access, "compat": compat, "max_batch_bytes": max_batch_bytes})
 
     @staticmethod
     def exists_at(path: str | PathLike[str]) -> bool:
-        """Return whether a path is a log directory: it holds a partition, or the files that only a log directory has."""
-        place = _core.local_path(path)
+        """Return whether a path is a log directory: it holds a partition, or the files that only a log directory has.
+
+        Remote storage is one, too.
+        """
+        place = _core.locate(path)
         if not place.is_dir():
             return False
-        if any((place / name).exists() for name in (checkpoint.RECOVERY_POINT, checkpoint.LOG_START)):
+        if _core.holds_tiered(place) or any(
+            (place / name).exists() for name in (checkpoint.RECOVERY_POINT, checkpoint.LOG_START)
+        ):
             return True
         return any(parse_partition_directory(entry.name) and _core.is_partition(entry) for entry in place.iterdir())
 
@@ -113,17 +144,33 @@ class LogDir(Closing):
         """
         self._check_open()
         key = TopicPartition(topic, partition)
-        with self._lock:
+        with self._lock.hold():
             log = self._logs.get(key)
             if log is None or log.closed:
                 log = Log.open(self._directory / str(key), topic=topic, partition=partition, **self._options)
                 self._logs[key] = log
             return log
 
+    def groups(self, group: str | None = None) -> list[GroupOffset]:
+        """Return how far each consumer group has read, or one of them, as far as the records of `__consumer_offsets` here tell.
+
+        Source: GroupMetadataManager, OffsetCommitKey, OffsetCommitValue.
+        """
+        logs = [self.log(each.topic, each.partition) for each in self.partitions(OFFSETS_TOPIC)]
+        opened = (self.log(each.topic, each.partition) for each in self.partitions())
+        ends = {(log.topic, log.partition): log.log_end_offset for log in opened}
+        return group_offsets(logs, ends, group)
+
+    def usage(self, by: By = "topic") -> list[Usage]:
+        """Return how many offsets and bytes of `.log` files each topic, partition or day (UTC, of the timestamps) has."""
+        check_by(by)
+        logs = [self.log(each.topic, each.partition) for each in self.partitions()]
+        return grouped((part for log in logs for part in usage(log, by_day=by == "day")), by)
+
     def attached(self, name: object, make: Callable[[], _Attached]) -> _Attached:
         """Return an object that is opened once for this directory, and closed with it."""
         self._check_open()
-        with self._lock:
+        with self._lock.hold():
             if name not in self._attached:
                 self._attached[name] = make()
             return self._attached[name]  # type: ignore[return-value]  # what `make` of this name returned
@@ -188,7 +235,7 @@ class LogDir(Closing):
     def close(self) -> None:
         """Close the files. A second call does nothing."""
         self._closed = True
-        with self._lock:
+        with self._lock.hold():
             for each in (*self._logs.values(), *self._attached.values()):
                 each.close()
             self._logs, self._attached = {}, {}

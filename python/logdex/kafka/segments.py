@@ -5,12 +5,11 @@ Source of the search by time: UnifiedLog#fetchOffsetByTimestamp, #searchOffsetIn
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from logdex._core import LogSegment, list_partition, missing_segments
+from logdex._core import LogSegment, ThreadLock, list_partition, missing_segments
 from logdex.errors import CorruptFileError
 from logdex.kafka import checkpoint
 from logdex.kafka.files import LOG, MAX_OFFSET, Listing, partition_of
@@ -160,13 +159,13 @@ class SegmentMap:
         self._options = options
         self._pinned = pinned
         self._open: dict[int, tuple[_Stamp, LogSegment]] = {}
-        self._lock = threading.Lock()
+        self._lock = ThreadLock()
 
     def refresh(self) -> Segments:
         """List the directory, and open each segment that is new or changed since the last call."""
         if self._pinned is not None:
             return self._pinned
-        with self._lock:
+        with self._lock.hold():
             listing = Listing(*list_partition(self._directory))
             opened: dict[int, tuple[_Stamp, LogSegment]] = {}
             for base_offset, files in list(listing.segments.items()):
@@ -197,7 +196,7 @@ class SegmentMap:
 
     def close(self) -> None:
         """Close all segments."""
-        with self._lock:
+        with self._lock.hold():
             for _, segment in self._open.values():
                 segment.close()
             self._open = {}

@@ -7,6 +7,7 @@ from logdex.rocketmq.explain import Explanation
 from logdex.rocketmq.find import FindResult
 from logdex.rocketmq.index_service import IndexService
 from logdex.rocketmq.message import Message
+from logdex.rocketmq.server import Server, serve
 from logdex.rocketmq.store import MessageStore
 from logdex.rocketmq.write.store_writer import PutResult, StoreWriter, WriterState
 
@@ -23,10 +24,12 @@ __all__ = [
     "MessageStore",
     "PutResult",
     "QueryOffsetResult",
+    "Server",
     "StoreCheckpoint",
     "StoreWriter",
     "WriterState",
     "copy_messages",
     "index_key",
     "key_hash",
+    "serve",
 ]

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import logging
-import threading
+import os
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from arro3.core import Table
 
 from logdex import _core
+from logdex._core import time_text
+from logdex._files import RemotePath
 from logdex._types import check_int64
 from logdex.arrow import BatchStream
 from logdex.hash_index.query import check_max_num
+from logdex.notebook import SHOWN_ROWS, html_table
 from logdex.report import Damage
 from logdex.rocketmq.message import Message
 from logdex.rocketmq.read import Range, check_scan, subtract, union
@@ -102,6 +105,15 @@ class FindResult(Sequence[Message]):
     def __iter__(self) -> Iterator[Message]:
         return self._rows(0, len(self))
 
+    def _repr_html_(self) -> str:
+        """Return a table of the first messages."""
+        heads = ("time", "topic", "queue", "queue_offset", "phy_offset", "tags", "keys", "body")
+        rows = [
+            (time_text(m.store_timestamp), m.topic, m.queue_id, m.queue_offset, m.phy_offset, m.tags, m.keys, m.body)
+            for m in self[:SHOWN_ROWS]
+        ]
+        return html_table(repr(self), heads, rows, len(self) - len(rows))
+
     def heads(self) -> Table:
         """Return the messages as they are in memory: bodies that were not read are null."""
         return self._found.table()
@@ -161,13 +173,84 @@ def _messages(columns: list[list[Any]]) -> list[Message]:
     return messages
 
 
+class SearchIndex(Protocol):
+    """The index of a store, for a search."""
+
+    @property
+    def files(self) -> Sequence[_core.IndexFile]:
+        """The open index files that are asked one by one."""
+
+    def all_files(self) -> Sequence[_core.IndexFile]:
+        """Return all open index files, sealed or not."""
+
+    @property
+    def knows_tags(self) -> bool:
+        """Whether it says without its files whether tags are indexed."""
+
+    @property
+    def is_far(self) -> bool:
+        """Whether a search makes many requests to another machine."""
+
+    def covered(self) -> list[Range]:
+        """Return the ranges of the log whose messages are indexed."""
+
+    def candidates(self, topics: Any, keys: Any, times: TimeRange) -> list[Array]:  # noqa: ANN401 -- any columns
+        """Return lists of offsets where keys may be."""
+
+    def is_capped(self, topic: str, key: str, times: TimeRange) -> bool:
+        """Return whether a broker's limit cuts candidates off."""
+
+    def holds_tags(self, log: CommitLog) -> bool:
+        """Return whether tags are indexed, or there is no entry at all."""
+
+
+class FilesIndex:
+    """The index of a store, each file of which is asked."""
+
+    knows_tags = False
+
+    def __init__(self, index: IndexService) -> None:
+        """Use an open index."""
+        self._index = index
+
+    @property
+    def files(self) -> Sequence[_core.IndexFile]:
+        """The open index files."""
+        return self._index.files
+
+    def all_files(self) -> Sequence[_core.IndexFile]:
+        """Return the open index files."""
+        return self._index.files
+
+    @property
+    def is_far(self) -> bool:
+        """Whether a search makes many requests to another machine."""
+        return isinstance(self._index.directory, RemotePath)
+
+    def covered(self) -> list[Range]:
+        """Return the ranges of the log whose messages are indexed."""
+        return covered_ranges(self._index)
+
+    def candidates(self, topics: Any, keys: Any, times: TimeRange) -> list[Array]:  # noqa: ANN401 -- any columns
+        """Return lists of offsets where keys may be."""
+        return [self._index.query_batch(topics, keys, begin=times.begin, end=times.end)]
+
+    def is_capped(self, topic: str, key: str, times: TimeRange) -> bool:
+        """Return whether a broker's limit cuts candidates off."""
+        return self._index.query_offset(topic, key, begin=times.begin, end=times.end).truncated
+
+    def holds_tags(self, log: CommitLog) -> bool:
+        """Return whether tags are indexed, or there is no entry at all."""
+        return not any(map(len, self.files)) or bool(_core.index_holds_tags(log, self.files))
+
+
 class KeySearch:
     """Searches one store. It remembers the entries that it read from log ranges that no index file covers."""
 
     def __init__(
         self,
         log: CommitLog,
-        index: Callable[[], IndexService | None],
+        index: Callable[[], SearchIndex | None],
         topics: Callable[[], Iterable[str]],
         *,
         salvage: bool,
@@ -182,8 +265,7 @@ class KeySearch:
         """Return whether messages are found by their tags: the index holds them (5.5.0), or it holds no entry at all."""
         if self._unindexed.tags is None:
             index = self._index()
-            files = index.files if index is not None else []
-            self._unindexed.tags = not any(map(len, files)) or bool(_core.index_holds_tags(self._log, files))
+            self._unindexed.tags = index is None or index.holds_tags(self._log)
         return self._unindexed.tags
 
     def find(
@@ -199,6 +281,10 @@ class KeySearch:
     ) -> FindResult:
         """Find the messages of one key; see `MessageStore.find`."""
         check_max_num(max_num)
+        index = self._index()
+        if index is not None and index.is_far:
+            # Its requests are made while the end of the log is looked for. The answer counts only after that.
+            self._candidates(topic, key, times)
         scanned, unread = self._read_unindexed(scan, progress)
         candidates, capped = self._candidates(topic, key, times)
         # A file that the broker deletes from here on is an error, and not a message that is missing.
@@ -230,10 +316,18 @@ class KeySearch:
         candidates = [self._unindexed.select(keys, topics=topics)]
         if index is None:
             return candidates, False
-        candidates.append(index.query_batch(topics, keys, begin=times.begin, end=times.end))
+        candidates += index.candidates(topics, keys, times)
         if topic is None or self._salvage:
             return candidates, False
-        return candidates, index.query_offset(topic, key, begin=times.begin, end=times.end).truncated
+        return candidates, index.is_capped(topic, key, times)
+
+    def view(self) -> KeyView:
+        """Return log and index as they are now, after reading the parts of the log that no index file covers."""
+        self._read_unindexed("auto")
+        index = self._index()
+        # Those that are sealed, too: this search lists nothing, so it could not see that a file changed.
+        files = _core.newest_first(index.all_files()) if index is not None else []
+        return KeyView(self._log.pinned(), files, self._unindexed)
 
     def find_batch(
         self,
@@ -267,7 +361,7 @@ class KeySearch:
             of = topics if topic_column is None else topic_column.slice(first, length)
             candidates = [self._unindexed.select(asked, topics=of)]
             if index is not None:
-                candidates.append(index.query_batch(of, asked, begin=times.begin, end=times.end))
+                candidates += index.candidates(of, asked, times)
             return _core.find_messages(
                 log,
                 asked,
@@ -304,14 +398,44 @@ class KeySearch:
         # The index first: if the broker indexes more meanwhile, it is at worst read once more.
         index = self._index()
         log = self._log.pinned()
-        covered = [*covered_ranges(index), *(gap[:2] for gap in log.gaps())]
+        covered = [*(index.covered() if index is not None else ()), *(gap[:2] for gap in log.gaps())]
         whole = (log.min_offset, log.max_offset)
         missing = self._unindexed.missing(whole, covered)
         if not scan or not missing:
             return 0, missing
         files = index.files if index is not None else []
+        if index is not None and index.knows_tags:
+            self.has_tags()
         scanned = self._unindexed.read(missing, _SCAN_BUDGET_BYTES if scan == "auto" else None, files, progress)
         return scanned, self._unindexed.missing(whole, covered)
+
+
+class KeyView:
+    """Log and index as they were at one moment: a search lists no directory, so that many searches cost little."""
+
+    def __init__(self, log: CommitLog, files: Sequence[_core.IndexFile], unindexed: _LogEntries) -> None:
+        self._log = log
+        self._files = files
+        self._unindexed = unindexed
+
+    @property
+    def newest(self) -> _core.IndexHeader | None:
+        """The header of the newest index file."""
+        return self._files[0].header if self._files else None
+
+    def stored_frames(self, topic: str, key: str, *, begin: int, end: int, max_num: int, max_bytes: int) -> bytes:
+        """Return the newest messages that carry a key as the log holds them, in its order. Bounds are store times in ms.
+
+        Raises:
+            OSError: The system refuses, or a file of that moment is gone.
+        """
+        candidates = [
+            _core.select_files(self._files, [key], topics=topic, begin=begin, end=end),
+            self._unindexed.select([key], topics=[topic]),
+        ]
+        return _core.frames_with_key(
+            self._log, topic, key, candidates, begin=begin, end=end, max_num=max_num, max_bytes=max_bytes
+        )
 
 
 def covered_ranges(index: IndexService | None) -> list[Range]:
@@ -333,15 +457,28 @@ class _LogEntries:
         self.topics: set[str] = set()
         # Whether tags are indexed, too; None while it is not known.
         self.tags: bool | None = None
-        self._lock = threading.Lock()
+        self._lock = _core.ThreadLock()
         self._seen: list[Range] = []
         self.refused: list[Range] = []
         self._table = _core.EntryTable()
+        self._entries = 0
+        self._process = os.getpid()
         self.select = self._table.select_batch
 
     def missing(self, whole: Range, covered: list[Range]) -> list[Range]:
         """Return the parts of a range that are neither covered otherwise nor read yet, rising."""
+        if self._process != os.getpid():
+            self._check_forked()
         return subtract(whole, [*covered, *self._seen])
+
+    def _check_forked(self) -> None:
+        """Read all ranges again if this process was forked while a thread of its parent read one."""
+        with self._lock.hold():
+            if len(self._table) != self._entries:
+                self._table = _core.EntryTable()
+                self.select = self._table.select_batch
+                self._entries, self._seen, self.refused = 0, [], []
+            self._process = os.getpid()
 
     def read(
         self,
@@ -354,11 +491,12 @@ class _LogEntries:
 
         A message that begins within the budget is read whole. The files of the index tell whether tags are indexed.
         """
-        with self._lock:
+        with self._lock.hold():
             # Another thread may have read meanwhile. Ranges that were refused once are not tried at every call.
             done = [*self._seen, *self.refused]
             total = 0
             parts = [part for whole in ranges for part in subtract(whole, done)]
+            self._log.expect_ranges(parts)
             asked = sum(end - begin for begin, end in parts)
             asked = asked if budget_bytes is None else min(asked, budget_bytes)
             for begin, end in reversed(parts):
@@ -379,6 +517,7 @@ class _LogEntries:
                 self.topics.update(topics)
                 self.refused = union([*self.refused, *refused])
                 self._seen = union([*self._seen, *subtract((begin, reached), refused)])
+                self._entries = len(self._table)
                 total += reached - begin
             return total
 

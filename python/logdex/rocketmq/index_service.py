@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from logdex import _core
-from logdex._core import CommitLog, StoreCheckpoint, broker_lock_holder, local_path
+from logdex._core import CommitLog, StoreCheckpoint, broker_lock_holder, locate
 from logdex._types import Access, Compat, check_int64
 from logdex.arrow import INDEXED_COLUMNS, entry_batches, message_batches
 from logdex.errors import LockedError
@@ -19,7 +19,7 @@ from logdex.hash_index.index_directory import IndexDirectory
 from logdex.hash_index.query import CLOCK_SLACK_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import tzinfo
     from os import PathLike
     from pathlib import Path
@@ -88,6 +88,7 @@ class IndexService(IndexDirectory):
         access: Access = "auto",
         compat: Compat | None = None,
         tags: bool = False,
+        storage_options: Mapping[str, str] | None = None,
     ) -> Self:
         """Open an index directory.
 
@@ -105,20 +106,22 @@ class IndexService(IndexDirectory):
             access: "mmap", "pread", or "auto": map, and read plainly where mapping fails.
             compat: A broker's release, to answer as it does, faults included; None answers correctly.
             tags: Whether tags are indexed again from the log, if no indexed message has any.
+            storage_options: Options of the store of a URL; see `MessageStore.open`.
 
         Raises:
             FileNotFoundError: Mode "r" and the directory does not exist, or it holds something else than index files.
-            BlockingIOError: Mode "a" and another writer holds the directory or its newest file.
+            LockedError: Mode "a" and another writer holds the directory or its newest file.
             LockedError: Mode "a" and a running broker holds the store.
             GeometryError: Slots and entries were not given and cannot be inferred from the files.
             ValueError: The files have other slots and entries than those given; with `compat` only in mode "a".
         """
         if compat is not None and compat not in get_args(Compat):
             raise ValueError(f"compat must be None or one of {', '.join(get_args(Compat))}, not {compat!r}")
-        path = None if checkpoint is None else local_path(checkpoint)
+        path = None if checkpoint is None else locate(checkpoint, storage_options)
         return cls._open(
             directory,
             mode,
+            storage_options,
             hash_slots=hash_slots,
             max_entries=max_entries,
             # The process may change its directory while files are made.
@@ -129,6 +132,28 @@ class IndexService(IndexDirectory):
             access=access,
             compat=compat,
             tags=tags,
+        )
+
+    @classmethod
+    def open_without(
+        cls, directory: Path, names: frozenset[str], geometry: tuple[int, int], *, clock_slack_ms: int, access: Access
+    ) -> Self:
+        """Open an index directory for reading without the files of some names."""
+        hash_slots, max_entries = geometry
+        return cls._open(
+            directory,
+            "r",
+            None,
+            hash_slots=hash_slots,
+            max_entries=max_entries,
+            checkpoint=None,
+            zone=None,
+            last_exit_ok=True,
+            clock_slack_ms=clock_slack_ms,
+            access=access,
+            compat=None,
+            tags=False,
+            without=names,
         )
 
     def _load(self) -> None:
@@ -176,8 +201,9 @@ class IndexService(IndexDirectory):
 
     def index_once(self, messages: Any, *, tags: bool | None = None) -> int:  # noqa: ANN401 -- passed on
         """Index messages as `build_index` does, and pass over the last indexed one, too, which a broker indexes again."""
-        self._unfinished = True
-        return self.build_index(messages, tags=tags)
+        with self._lock.hold():
+            self._unfinished = True
+            return self._build_all(self._writable(), messages, tags)
 
     def _build_all(self, writer: IndexWriter, messages: Any, tags: bool | None) -> int:  # noqa: ANN401, FBT001 -- passed on
         """Index messages. After an error the next call continues after what was put, also between the keys of a message."""

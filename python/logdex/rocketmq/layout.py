@@ -12,10 +12,11 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from logdex._core import broker_lock_holder, local_path, local_paths, read_file
-from logdex._files import existing_directory
+from logdex._core import broker_lock_holder, expect_heads, expect_lists, locate, locate_all, read_file
+from logdex._files import RemotePath, existing_directory
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 OFFSET_NAME = re.compile(r"\d{20}")
@@ -94,19 +95,32 @@ class StoreLayout:
         return self.root / "config"
 
 
-def find_layout(path: str | os.PathLike[str], commit_log: str | os.PathLike[str] | None = None) -> StoreLayout:
-    """Find the parts of a store; see `MessageStore.open`."""
+def find_layout(
+    path: str | os.PathLike[str],
+    commit_log: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    *,
+    is_sealed: bool = False,
+) -> StoreLayout:
+    """Find the parts of a store; see `MessageStore.open`. Of a remote store that is sealed less is listed."""
     if commit_log is not None:
-        return StoreLayout(existing_directory(path, "store directory"), local_paths(commit_log))
-    root = local_path(path)
+        root = existing_directory(path, "store directory", storage_options)
+        return StoreLayout(root, locate_all(commit_log, storage_options))
+    root = locate(path, storage_options)
+    if is_sealed and isinstance(root, RemotePath) and (root / "commitlog").is_dir():
+        # Its catalog came with the lists of these directories, and says where the log ends.
+        return StoreLayout(root, str(root / "commitlog"))
+    expect_lists([root, *(root / name for name in ("commitlog", "index"))])
     # Not is_dir(), which hides errors of the system.
     names = _names(root)
     if "commitlog" in names:
-        _names(root / "commitlog")
-        return StoreLayout(root, str(root / "commitlog"))
+        log_files = sorted(filter(OFFSET_NAME.fullmatch, _names(root / "commitlog")))
+        # The first message, and the last file that holds one: a broker makes the next file ahead.
+        expect_heads([root / "commitlog" / name for name in {*log_files[:1], *log_files[-2:]}])
+        return StoreLayout(root, os.fspath(root / "commitlog"))
     if _holds_log_files(root, names):
         alone = root.name != "commitlog"
-        return StoreLayout(root if alone else root.parent, str(root))
+        return StoreLayout(root if alone else root.parent, os.fspath(root))
     raise FileNotFoundError(
         errno.ENOENT, f"no RocketMQ store (it would hold a commitlog directory){_hint(root, names)}", str(root)
     )
@@ -121,7 +135,7 @@ def is_store(path: Path) -> bool:
 
 
 def _names(directory: Path) -> set[str]:
-    return set(os.listdir(directory))  # noqa: PTH208 -- names are wanted
+    return {path.name for path in directory.iterdir()}
 
 
 def _holds_log_files(directory: Path, names: set[str]) -> bool:
@@ -138,7 +152,7 @@ def _holds_log_files(directory: Path, names: set[str]) -> bool:
 
 def _hint(root: Path, names: set[str]) -> str:
     """Return a hint what to try instead, if the names of the files suggest something."""
-    if "store" in names and "commitlog" in set(os.listdir(root / "store")):  # noqa: PTH208 -- as above
+    if "store" in names and "commitlog" in _names(root / "store"):
         return f"; there is one in {root / 'store'}"
     if names & {"consumequeue", "index", "checkpoint"}:
         return "; it has other parts of a store: if the log is in another directory (storePathCommitLog), give it as commit_log"

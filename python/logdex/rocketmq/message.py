@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from logdex.notebook import short_bytes
+
 _MSG_ID = re.compile(r"[0-9A-Fa-f]{32}([0-9A-Fa-f]{24})?")
 _OFFSET_DIGITS = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Message:
     """A message as the commit log holds it; the attributes are the columns of a scan, in their order.
 
@@ -58,6 +60,12 @@ class Message:
     born_host: str
     store_host: str
     body_error: str | None
+
+    def __repr__(self) -> str:
+        """Return all attributes; of a long body only its beginning."""
+        values = ((name, getattr(self, name)) for name in self.__slots__)
+        texts = (f"{name}={short_bytes(value) if name == 'body' else repr(value)}" for name, value in values)
+        return f"Message({', '.join(texts)})"
 
 
 def is_msg_id(text: str) -> bool:

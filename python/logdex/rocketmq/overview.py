@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from arro3.core import DataType, RecordBatchReader
 
-from logdex._core import StoreCheckpoint
+from logdex._core import StoreCheckpoint, unmarked
 from logdex.errors import LogdexError
 from logdex.report import Damage
 from logdex.rocketmq.find import covered_ranges
 from logdex.rocketmq.read import subtract
+from logdex.usage import Usage, days
 
 if TYPE_CHECKING:
-    from logdex._core import CommitLog
+    from collections.abc import Iterator
+
+    from logdex._core import CommitLog, ConsumeQueue
     from logdex.rocketmq.index_service import IndexService
     from logdex.rocketmq.layout import StoreLayout
     from logdex.rocketmq.queues import QueueSet
 
 
-def overview(layout: StoreLayout, log: CommitLog, queues: QueueSet, index: IndexService | None) -> dict[str, Any]:
+def overview(
+    layout: StoreLayout, log: CommitLog, queues: QueueSet, index: IndexService | None, sealed: str | None
+) -> dict[str, Any]:
     """Return facts that are cheap to read, by name; `topics` and `index_files` are lists of rows."""
     first, end = log.min_offset, log.max_offset
     flushed: dict[str, int | None] = {}
@@ -32,7 +38,7 @@ def overview(layout: StoreLayout, log: CommitLog, queues: QueueSet, index: Index
     Damage.of([*gaps, *queues.gaps()]).warn()
     indexed = max((header.end_phy_offset for header in headers), default=None)
     return {
-        "commit_log": layout.commit_log,
+        "commit_log": unmarked(layout.commit_log),
         "log_files": len(log.files),
         "log_file_bytes": log.file_size,
         "min_offset": first,
@@ -48,6 +54,7 @@ def overview(layout: StoreLayout, log: CommitLog, queues: QueueSet, index: Index
         "hash_slots": index_files[0].hash_slots if index_files else None,
         "max_entries": index_files[0].max_entries if index_files else None,
         "indexed_up_to_offset": indexed,
+        "sealed_index": sealed,
         "topics": _topic_rows(queues),
         "index_files": [
             (file.path.name, len(file), file.header.begin_timestamp, file.header.end_timestamp) for file in index_files
@@ -79,6 +86,27 @@ def store_times(log: CommitLog, queues: QueueSet, topic: str | None) -> list[int
     return [time for time in times if time is not None]
 
 
+def usage(log: CommitLog, queues: QueueSet, *, by_day: bool) -> Iterator[Usage]:
+    """Return the messages of each queue, and the bytes of their frames in the log, as the queue's units tell."""
+    for (topic, queue_id), paths in queues.directories().items():
+        for queue in map(queues.open, paths):
+            first, end = queue.min_offset, queue.max_offset
+            parts = (
+                days(first, end, partial(_time_at, log, queue), queue.offset_by_time)
+                if by_day
+                else [(None, first, end)]
+            )
+            for day, begin, until in parts:
+                yield Usage(topic, queue_id, day, *queue.measure(begin, until))
+
+
+def _time_at(log: CommitLog, queue: ConsumeQueue, offset: int) -> int | None:
+    """Return the store time in ms of the message of a unit; None if the log does not have it."""
+    found = log.messages(queue.units(offset, offset + 1).column("phy_offset"), columns=("store_timestamp",))
+    time: int | None = found.column(0).cast(DataType.int64())[0].as_py() if found.num_rows else None
+    return time
+
+
 def checkpoint_times(checkpoint: StoreCheckpoint) -> dict[str, int | None]:
     """Return the times in ms up to which log, queues and index were flushed, or None."""
     return {
@@ -89,8 +117,8 @@ def checkpoint_times(checkpoint: StoreCheckpoint) -> dict[str, int | None]:
 
 
 def _broker(layout: StoreLayout) -> str:
-    if layout.broker is not None:
-        return f"running, process {layout.broker}"
+    if (process := layout.broker) is not None:
+        return f"running, process {process}"
     crashed = "stopped without warning, or running elsewhere (abort is there)"
     return crashed if layout.abort.exists() else "stopped cleanly"
 

@@ -6,19 +6,19 @@ import errno
 import operator
 import os
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from logdex import _core
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from pathlib import Path
 
     from logdex._core import CommitLog
     from logdex.report import Finding
     from logdex.rocketmq.layout import StoreLayout
 
-Directories: TypeAlias = dict[tuple[str, int], list[Path]]
+Directories: TypeAlias = "dict[tuple[str, int], list[Path]]"
 """The directories of queues, by topic and queue id."""
 
 UNIT_BYTES = {"plain": 20, "batch": 46}
@@ -44,7 +44,7 @@ class QueueSet:
         """Return whether the queues are files: a 5.x broker may keep them in a RocksDB in the same directory."""
         queues = self._layout.queues
         # Listed, so that an error of the system names the directory.
-        return queues.is_dir() and "CURRENT" not in os.listdir(queues)  # noqa: PTH208 -- names are wanted
+        return queues.is_dir() and all(path.name != "CURRENT" for path in queues.iterdir())
 
     def directories(self, topics: Collection[str] | None = None) -> Directories:
         """Return the directories of the queues by topic and queue id; batch queues have a folder of their own.
@@ -75,6 +75,12 @@ class QueueSet:
                     return self.open(path)
             missing = missing / topic / str(queue_id)
         raise FileNotFoundError(errno.ENOENT, f"no files of queue {queue_id} of topic {topic!r}", str(missing))
+
+    def start_of_last(self, num: int, topics: Collection[str] | None, queue_id: int | None) -> int | None:
+        """Return the log offset of the first of the last `num` units of queues together, or None."""
+        found = self.directories(topics).items()
+        paths = [path for (_, number), paths in found if queue_id in (None, number) for path in paths]
+        return _core.start_of_last([self.open(path) for path in paths], num)
 
     def open(self, path: Path) -> _core.ConsumeQueue:
         """Return the queue of a directory, open."""

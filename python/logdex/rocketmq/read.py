@@ -106,6 +106,7 @@ class MessageRead:
         queue_id: int | None,
         times: TimeRange,
         *,
+        span: Range,
         columns: Iterable[str] | None,
         scan: Scan,
         slack_ms: int,
@@ -129,7 +130,7 @@ class MessageRead:
         log = self.log.pinned()
         names = None if columns is None else list(columns)
         schema = log.messages([], columns=names, body=body).schema
-        ranges = log.ranges_in_time(times.begin, times.end, slack_ms)
+        ranges = within(span, log.ranges_in_time(times.begin, times.end, slack_ms))
         size = sum(end - begin for begin, end in ranges)
         damage = Damage()
         by_queues = topics is not None and (scan is False or (scan == "auto" and size > _SCAN_BUDGET_BYTES))
@@ -165,7 +166,8 @@ class MessageRead:
                 dispatched = self.dispatched_up_to(directories, threads)
                 parts = [(topic, number, self.queues.open(path), None, None) for topic, number, path in queues]
                 begin, end = certain_range(log, parts)
-                end = max(begin, min(end, dispatched, log.max_offset))
+                begin = max(begin, span[0])
+                end = max(begin, min(end, dispatched, log.max_offset, span[1]))
                 reader = QueueReader(
                     log,
                     parts,
@@ -226,6 +228,12 @@ def union(ranges: Iterable[Range]) -> list[Range]:
     return joined
 
 
+def within(whole: Range, ranges: Iterable[Range]) -> list[Range]:
+    """Return the parts of ranges that are in `whole`, in the same order."""
+    parts = ((max(begin, whole[0]), min(end, whole[1])) for begin, end in ranges)
+    return [part for part in parts if part[0] < part[1]]
+
+
 def subtract(whole: Range, ranges: Iterable[Range]) -> list[Range]:
     """Return the parts of `whole` that are in none of the ranges, in ascending order."""
     rest: list[Range] = []
@@ -279,16 +287,18 @@ def read_ahead(
 
 
 def expect_end(layout: StoreLayout, log: CommitLog, index: IndexService) -> None:
-    """Let a log find its end from the last indexed message on, if that message also has a unit in a consume queue.
+    """Let a log find its end from the last indexed message on; see `expect_end_after`."""
+    files = [] if layout.abort.exists() else index.whole_files()
+    expect_end_after(layout, log, newest_first(files)[0].header.end_phy_offset if files else -1)
+
+
+def expect_end_after(layout: StoreLayout, log: CommitLog, last: int) -> None:
+    """Let a log find its end from the message of the last index entry on, if it also has a unit in a consume queue.
 
     Without this, up to 1 GiB of the log is walked before the first answer. If the store has the file `abort`, this does nothing:
     a crashed broker may have truncated its log, and queues and index may still refer to messages after the end. If this call
     fails, the error is ignored, and the end is found from the beginning of the last file.
     """
-    if layout.abort.exists():
-        return
-    files = index.whole_files()
-    last = newest_first(files)[0].header.end_phy_offset if files else -1
-    if last >= 0:
+    if last >= 0 and not layout.abort.exists():
         with suppress(OSError, ValueError, LogdexError):
             log.expect_dispatched(last, layout.root)

@@ -2,40 +2,50 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 import operator
-import threading
+import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from logdex._core import CommitLog
-from logdex._files import Closing
-from logdex._types import check_int64
+from logdex._core import CommitLog, ThreadLock, locate, storage_options
+from logdex._files import Closing, RemotePath
+from logdex._types import MAX_INT64, check_int64
 from logdex.hash_index.query import CLOCK_SLACK_MS, TimeRange, check_clock_slack
-from logdex.report import Damage
+from logdex.report import Damage, merge
 from logdex.rocketmq.check import StoreCheck
 from logdex.rocketmq.explain import explain
-from logdex.rocketmq.find import ANY_TOPIC, BODY_BUDGET_BYTES, KeySearch
+from logdex.rocketmq.find import ANY_TOPIC, BODY_BUDGET_BYTES, FilesIndex, KeySearch
+from logdex.rocketmq.groups import group_offsets
 from logdex.rocketmq.index_service import INDEXES_TAGS, IndexService
 from logdex.rocketmq.layout import StoreLayout, configured_topics, find_layout, is_store
 from logdex.rocketmq.message import is_msg_id, offset_in_msg_id
-from logdex.rocketmq.overview import overview, store_times
+from logdex.rocketmq.overview import overview, store_times, usage
+from logdex.rocketmq.pages import PageFilter, PageRead
 from logdex.rocketmq.queues import QueueSet
-from logdex.rocketmq.read import MessageRead, expect_end
+from logdex.rocketmq.read import MessageRead, expect_end, expect_end_after
 from logdex.rocketmq.rebuild import build_index, build_queues
+from logdex.rocketmq.sealed import Sealed, SealedIndex, check_sealed, open_sealed, seal
+from logdex.usage import check_by, grouped
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from datetime import tzinfo
     from pathlib import Path
 
-    from logdex._core import ConsumeQueue
+    from logdex._core import ConsumeQueue, SealedFiles, SealedStore
     from logdex._types import Access, Body, Compat, Progress, Scan, Time
     from logdex.arrow import BatchStream
+    from logdex.groups import GroupOffset
     from logdex.report import Finding, Report
     from logdex.rocketmq.explain import Explanation
-    from logdex.rocketmq.find import FindResult
+    from logdex.rocketmq.find import FindResult, KeyView, SearchIndex
     from logdex.rocketmq.message import Message
+    from logdex.rocketmq.pages import MessagePage
+    from logdex.usage import By, Usage
+
+_log = logging.getLogger("logdex")
 
 
 class MessageStore(Closing):
@@ -53,15 +63,16 @@ class MessageStore(Closing):
     def __init__(self, layout: StoreLayout, options: dict[str, Any]) -> None:
         self._layout = layout
         self._options = options
-        self._lock = threading.Lock()
+        self._lock = ThreadLock()
         self._index: IndexService | None = None
+        self._sealed: SealedIndex | None = None
         reading = {"access": options["access"], "compat": options["compat"]}
         self._commit_log = CommitLog.open(layout.commit_log, **reading)
         self._queues = QueueSet(layout, self._commit_log, {**reading, "clock_slack_ms": options["clock_slack_ms"]})
         self._closed = False
         salvage = options["compat"] is None
         self._read = MessageRead(layout, self._commit_log, self._queues, salvage=salvage)
-        self._search = KeySearch(self._commit_log, lambda: self.index, self._known_topics, salvage=salvage)
+        self._search = KeySearch(self._commit_log, self._searched_index, self._known_topics, salvage=salvage)
         self._topics_in_log: list[str] | None = None
 
     @classmethod
@@ -75,11 +86,13 @@ class MessageStore(Closing):
         commit_log: str | os.PathLike[str] | None = None,
         access: Access = "auto",
         compat: Compat | None = None,
+        sealed: Sealed = "auto",
+        storage_options: Mapping[str, str] | None = None,
     ) -> MessageStore:
         """Open a store directory; every part but the log may be missing.
 
         Args:
-            root: The store's root, or a `commitlog` directory.
+            root: The store's root, or a `commitlog` directory: a local path, or a URL (docs/guides/bucket.md).
             hash_slots: Slots of each index file (maxHashSlotNum); None: inferred from the fullest file.
             max_entries: Entries of each index file plus one (maxIndexNum); None: likewise.
             clock_slack_ms: How far the broker's clock may have stepped within one index file, in ms.
@@ -87,21 +100,55 @@ class MessageStore(Closing):
                 separated by commas.
             access: "mmap", "pread", or "auto": mmap, and pread if mapping fails.
             compat: Search the index as this broker release does, faults included.
+            sealed: "auto" uses the sealed index in the root if there is one (see `seal`), "never" none. Or the directory of one.
+                It stands for the index files that are as they were; the others are asked as before.
+            storage_options: Options of the store of a URL, such as `aws_region`, by the names of the object_store crate; what
+                is not given comes from the environment.
 
         Raises:
-            OSError: There is no store at `root`, or the system refuses.
+            OSError: There is no store at `root`, or the system refuses; nor a sealed index at the path that `sealed` is.
+            CorruptFileError: The catalog of the sealed index at the path that `sealed` is, is damaged.
             GeometryError: Slots and entries were not passed and cannot be inferred from the index files.
-            ValueError: The index files have other slots and entries than those passed; a negative slack.
+            ValueError: The index files have other slots and entries than those passed; a negative slack; a path as `sealed`
+                with `compat`.
         """
         check_int64(hash_slots=hash_slots, max_entries=max_entries)
         check_clock_slack(clock_slack_ms)
-        layout = find_layout(root, commit_log)
-        geometry = {"hash_slots": hash_slots, "max_entries": max_entries}
-        store = cls(layout, {**geometry, "clock_slack_ms": clock_slack_ms, "access": access, "compat": compat})
-        index = store.index
-        if index is not None and compat is None:
-            expect_end(layout, store.commit_log, index)
+        check_sealed(sealed)
+        if compat is not None and sealed not in ("auto", "never"):
+            raise ValueError(f"sealed={os.fspath(sealed)!r}: a sealed index has no broker's answers; leave out compat")
+        # A broker's answers, and other slots than the files have, are left to the index files.
+        is_searched = compat is None and hash_slots is None
+        place = locate(root, storage_options)
+        # Of a remote store first, because this lists its directories with the same wait.
+        is_remote = is_searched and isinstance(place, RemotePath)
+        opened = open_sealed(sealed, place) if is_remote else None
+        layout = find_layout(root, commit_log, storage_options, is_sealed=opened is not None)
+        if is_searched and not is_remote:
+            opened = open_sealed(sealed, layout.root)
+        options = {"hash_slots": hash_slots, "max_entries": max_entries, "clock_slack_ms": clock_slack_ms}
+        store = cls(layout, {**options, "access": access, "compat": compat, "sealed": sealed})
+        store._begin(opened)
         return store
+
+    def _begin(self, opened: SealedStore | None) -> None:
+        """Open the index, and tell the log what the index says of its end."""
+        layout, log = self._layout, self._commit_log
+        if opened is not None and layout.index.is_dir():
+            options = {name: self._options[name] for name in ("clock_slack_ms", "access")}
+            others = partial(IndexService.open_without, layout.index, **options)
+            sealed = SealedIndex(opened, layout.index, self._all_files, others)
+            if sealed.refresh() is not None:
+                self._sealed = sealed
+                if isinstance(layout.root, RemotePath) or not layout.abort.exists():
+                    sealed.tell_end(log)
+                if not log.is_end_known:
+                    expect_end_after(layout, log, sealed.last())
+                return
+            _log.warning("%s: no index file is as this sealed index says; each index file is asked", sealed.place)
+        index = self.index
+        if index is not None and self._options["compat"] is None:
+            expect_end(layout, log, index)
 
     @staticmethod
     def exists_at(path: Path) -> bool:
@@ -128,11 +175,25 @@ class MessageStore(Closing):
     def index(self) -> IndexService | None:
         """The key index; None while the store has no index directory."""
         self._check_open()
-        with self._lock:
+        with self._lock.hold():
             directory = self._layout.index
             if self._index is None and directory.is_dir():
-                self._index = IndexService.open(directory, **self._options)
+                options = {name: value for name, value in self._options.items() if name != "sealed"}
+                self._index = IndexService.open(directory, **options)
             return self._index
+
+    def _all_files(self) -> IndexService:
+        index = self.index
+        if index is None:
+            raise FileNotFoundError(errno.ENOENT, "no index directory", str(self._layout.index))
+        return index
+
+    def _searched_index(self) -> SearchIndex | None:
+        """Return what `find` searches: the sealed index and the other files, or all index files."""
+        if self._sealed is not None and self._layout.index.is_dir() and self._sealed.refresh() is not None:
+            return self._sealed
+        index = self.index
+        return None if index is None else FilesIndex(index)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -145,6 +206,8 @@ class MessageStore(Closing):
         self._closed = True
         if self._index is not None:
             self._index.close()
+        if self._sealed is not None:
+            self._sealed.close()
         self._queues.close()
         self._commit_log.close()
 
@@ -223,6 +286,11 @@ class MessageStore(Closing):
             )
         return self._search.find_batch(topics, keys, times=times, max_num=max_num, scan=scan, batch_size=batch_size)
 
+    def key_view(self) -> KeyView:
+        """Return log and index as they are now, for many searches at one moment: see `KeyView`."""
+        self._check_open()
+        return self._search.view()
+
     def message(self, key: str | int) -> Message | None:
         """Read one message; return None if there is none. A `DamageWarning` says if its part of the log is missing or damaged.
 
@@ -252,6 +320,8 @@ class MessageStore(Closing):
         topics: Iterable[str] | None = None,
         keys: Iterable[str] | None = None,
         tags: Iterable[str] | None = None,
+        begin_phy_offset: int | None = None,
+        end_phy_offset: int | None = None,
         scan: Scan = "auto",
         body: Body = "decoded",
         on_damage: Callable[[Finding], None] | None = None,
@@ -273,6 +343,8 @@ class MessageStore(Closing):
             topics: Only these topics.
             keys: Only messages that carry one of these: as their unique key, or as one of their space-separated keys.
             tags: Only messages with one of these tags.
+            begin_phy_offset: Where in the log to begin: the offset of a message; None: at the start of the log.
+            end_phy_offset: The offset after the last message; None: the end of the log.
             scan: Whether to read the log for given topics. "auto": if at most 1 GiB of it may match, else the queues. True:
                 always. False: never.
             body: "decoded", or "stored": as the log holds it, possibly compressed.
@@ -286,7 +358,7 @@ class MessageStore(Closing):
             OSError: The system refuses; the reader raises it, too.
         """
         self._check_open()
-        check_int64(queue_id=queue_id)
+        check_int64(queue_id=queue_id, begin_phy_offset=begin_phy_offset, end_phy_offset=end_phy_offset)
         chosen = None if topics is None else list(_texts("topics", topics))
         if topic is not None:
             (topic,) = _texts("topic", [topic])
@@ -295,6 +367,7 @@ class MessageStore(Closing):
             chosen,
             queue_id,
             TimeRange.of(begin, end),
+            span=(begin_phy_offset or 0, MAX_INT64 if end_phy_offset is None else end_phy_offset),
             columns=columns,
             scan=scan,
             slack_ms=self._options["clock_slack_ms"],
@@ -304,6 +377,53 @@ class MessageStore(Closing):
             on_damage=on_damage,
             threads=threads,
         )
+
+    def page(
+        self,
+        position: int | None = None,
+        *,
+        topic: str | None = None,
+        queue_id: int | None = None,
+        begin: Time | None = None,
+        end: Time | None = None,
+        keys: Iterable[str] | None = None,
+        tags: Iterable[str] | None = None,
+        columns: Iterable[str] | None = None,
+        limit: int = 50,
+        newest_first: bool = True,
+        seconds: float = 2.0,
+    ) -> MessagePage:
+        """Read some messages next to a position in the log, for a person who reads on from there.
+
+        The filters are those of `messages`. The messages of a topic are found through its queues as far as these reach, others by
+        a scan of parts of the log. The cost is that of what is returned and passed over, not of the whole log.
+
+        Args:
+            position: An offset of the log, such as `next_position` of the page before. None: the end of the log, or with
+                `newest_first=False` its begin.
+            topic: Only this topic, as stored.
+            queue_id: Only this queue.
+            begin: First store time, ms or an aware datetime; None: no bound. Times are found by bisection. If the broker's clock
+                stepped back, messages of the range may be elsewhere in the log, and only `messages` reads them.
+            end: Last store time, included.
+            keys: Only messages that carry one of these.
+            tags: Only messages with one of these tags.
+            columns: Names of message columns; None: all.
+            limit: The most messages.
+            newest_first: The messages before the position, the newest first. False: those at and after it, the oldest first.
+            seconds: After this time the page ends with what it has.
+        """
+        self._check_open()
+        check_int64(position=position, queue_id=queue_id)
+        wanted = PageFilter(
+            topic,
+            queue_id,
+            TimeRange.of(begin, end),
+            None if keys is None else list(_texts("keys", keys)),
+            None if tags is None else list(_texts("tags", tags)),
+        )
+        page = PageRead(self._read, wanted, limit=limit, backwards=newest_first, seconds=seconds)
+        return page.page(position, columns, self._options["clock_slack_ms"])
 
     @property
     def topics(self) -> list[str]:
@@ -320,6 +440,17 @@ class MessageStore(Closing):
             Damage.of(report.findings).warn()
         return self._topics_in_log
 
+    @property
+    def compat(self) -> Compat | None:
+        """The broker release whose answers are returned, faults included."""
+        compat: Compat | None = self._options["compat"]
+        return compat
+
+    def queues(self) -> list[tuple[str, int]]:
+        """Return topic and queue id of each queue that has files."""
+        self._check_open()
+        return sorted(self._queues.directories())
+
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         """Open the consume queue of a topic.
 
@@ -329,6 +460,11 @@ class MessageStore(Closing):
         """
         self._check_open()
         return self._queues.queue(topic, queue_id)
+
+    def queue_ids(self, topic: str) -> list[int]:
+        """Return the ids of the queues that a topic has in the store, sorted."""
+        self._check_open()
+        return sorted(number for _, number in self._queues.directories([topic]))
 
     def explain(self, topic: str, key: str, *, begin: Time | None = None, end: Time | None = None) -> Explanation:
         """Explain why a key is found or not, in a range of store times: each step of the search, and the likely causes.
@@ -346,10 +482,45 @@ class MessageStore(Closing):
         self._check_open()
         return self._search.has_tags()
 
+    def start_of_last(
+        self, num: int, *, topics: Iterable[str] | None = None, queue_id: int | None = None
+    ) -> int | None:
+        """Return where the last messages of some queues begin, for `messages(begin_phy_offset=...)`.
+
+        Args:
+            num: The number of messages, in all queues together.
+            topics: Only queues of these topics; None: of all.
+            queue_id: Only this queue of each topic.
+
+        Returns:
+            The commit-log offset of the first of them; None if the queues are missing or empty.
+        """
+        self._check_open()
+        chosen = None if topics is None else list(_texts("topics", topics))
+        return self._queues.start_of_last(num, chosen, queue_id)
+
     def times(self, topic: str | None = None) -> list[int]:
         """Return store times in ms of the first and the last messages of a topic's queues; None: of all topics, or of the log."""
         self._check_open()
         return store_times(self._commit_log, self._queues, topic)
+
+    def groups(self, group: str | None = None) -> list[GroupOffset]:
+        """Return how far each consumer group has read, or one of them, as the broker's tables in `config` tell.
+
+        Raises:
+            CorruptFileError: A table, and its copy, cannot be read.
+        """
+        self._check_open()
+        return group_offsets(self._layout.config, self._queues, group)
+
+    def usage(self, by: By = "topic") -> list[Usage]:
+        """Return how many messages and bytes of the log each topic, queue or day (UTC, of the store time) has.
+
+        The queues tell it; the log is not read. Messages that no queue has are not counted: see `overview`.
+        """
+        self._check_open()
+        check_by(by)
+        return grouped(usage(self._commit_log, self._queues, by_day=by == "day"), by)
 
     def overview(self) -> dict[str, Any]:
         """Return files, ranges of offsets and times, topics and index files, as `logdex info` shows them.
@@ -357,7 +528,8 @@ class MessageStore(Closing):
         Only the newest file of the log is walked.
         """
         self._check_open()
-        return overview(self._layout, self._commit_log, self._queues, self.index)
+        sealed = None if self._sealed is None else self._sealed.words()
+        return overview(self._layout, self._commit_log, self._queues, self.index, sealed)
 
     def verify(self, progress: Progress | None = None) -> Report:
         """Check log, queues and index, each by itself and against the others, in both directions; linear in all of them.
@@ -369,7 +541,43 @@ class MessageStore(Closing):
         docs/findings.md. Only errors of the system are raised.
         """
         self._check_open()
-        return StoreCheck(self._layout, self._commit_log, self._queues, self.index).run(progress)
+        report = StoreCheck(self._layout, self._commit_log, self._queues, self.index).run(progress)
+        if self._sealed is None:
+            return report
+        return merge([report, self._sealed.verify(self._commit_log, self._all_files().files)])
+
+    def seal(self, out: str | os.PathLike[str] | None = None, *, progress: Progress | None = None) -> Report:
+        """Write a sealed index: all index entries sorted by hash, with times from the log, and a catalog of the files.
+
+        A later `open` finds it in the root of the store, or takes its directory as `sealed`. A search then costs one read in
+        place of some in each index file. The store itself is not changed. Index files that are not whole, or have findings,
+        are left out, and asked as before. A sealed index that is there is replaced when the new one is complete.
+
+        Args:
+            out: The directory, local or a URL, in which `_logdex` is written; None: the root of the store.
+            progress: Called with the entries read, and all entries.
+
+        Returns:
+            A report that counts files, entries, and the bytes of the files of keys. Findings are index files that are not sealed.
+
+        Raises:
+            OSError: The system refuses.
+        """
+        self._check_open()
+        place = None if out is None else locate(out, storage_options(self._layout.root) or None)
+        return seal(self._layout, self._commit_log, self.index, place, progress)
+
+    def ask_sealed(self, topic: str, key: str, times: TimeRange) -> tuple[Path, SealedFiles, list[int]] | None:
+        """Return the sealed index that a search asks, its files and the candidates of a key; None without one."""
+        self._check_open()
+        searched = self._searched_index()
+        return searched.ask(topic, key, times) if isinstance(searched, SealedIndex) else None
+
+    @property
+    def sealed(self) -> str | None:
+        """What a sealed index stands for, in words; None if each index file is asked."""
+        self._check_open()
+        return None if self._sealed is None else self._sealed.words()
 
     def build_index(
         self,

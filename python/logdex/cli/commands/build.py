@@ -6,12 +6,24 @@ import errno
 from collections import deque
 from typing import TYPE_CHECKING, Any, get_args
 
-from logdex._core import CommitLog, local_path
+from logdex._core import CommitLog, local_path, locate
 from logdex._types import Compat
-from logdex.cli.arguments import GEOMETRY, TIMES, add_options, add_source, command, int32, open_options
+from logdex.cli.arguments import (
+    GEOMETRY,
+    TIMES,
+    add_options,
+    add_source,
+    command,
+    int32,
+    open_options,
+    settle_times,
+    word,
+)
+from logdex.cli.commands import kafka
 from logdex.cli.output import Progress, complain, counts_text, say, say_built, say_json, say_report
 from logdex.cli.sources import nothing_matches
 from logdex.errors import CorruptFileError
+from logdex.kafka import LogDir
 from logdex.report import Report
 from logdex.rocketmq import MessageStore, StoreWriter, copy_messages
 from logdex.rocketmq.read import read_ahead
@@ -31,7 +43,8 @@ _TARGET = "where to write; created if it is missing"
 _BUILD_INDEX = """\
 Writes into an empty directory the same index files that a broker would write, up to the first
 damaged message of the log. Copy them into the `index` directory of a stopped broker, or search
-them with logdex. The store is only read.
+them with logdex. Of a Kafka log directory it indexes the record keys, as `logdex kafka build-index`.
+The store is only read.
 
   logdex build-index /data/store /data/index-new
   logdex build-index /data/store /tmp/index --hash-slots 500000 --max-entries 2000000"""
@@ -81,6 +94,9 @@ def add_parsers(subparsers: Subparsers) -> None:
     parser.add_argument("--max-entries", type=int32, metavar="N", help=entries)
     add_options(parser, "--zone")
     parser.add_argument("--tags", action="store_true", help="index tags, too, as a 5.5.0 broker does")
+    topic = "Kafka: only this topic; may be repeated"
+    parser.add_argument("--topic", type=word, action="append", metavar="T", help=topic)
+    parser.add_argument("--header", type=word, metavar="NAME", help="Kafka: index the values of this header, too")
     parser = command(
         subparsers, "build-queues", "build consume queues from the commit log", _BUILD_QUEUES, build_queues
     )
@@ -89,7 +105,8 @@ def add_parsers(subparsers: Subparsers) -> None:
     parser = command(subparsers, "copy", "copy messages into a new store, which a broker loads", _COPY, copy)
     add_source(parser, "store", _STORE)
     parser.add_argument("directory", metavar="DIR", help="the new store; created if it is missing")
-    add_options(parser, "--topic", *TIMES, "--zone")
+    parser.add_argument("--topic", type=word, metavar="T", help="only this topic")
+    add_options(parser, *TIMES, "--zone")
     release = "the broker's release that loads DIR; 4.9.3 (the default) refuses what only later ones take"
     parser.add_argument("--compat", choices=get_args(Compat), help=release)
     parser = command(subparsers, "recover", "repair a store after a crash, in place", _RECOVER, recover)
@@ -104,6 +121,10 @@ def add_parsers(subparsers: Subparsers) -> None:
 
 def build_index(arguments: argparse.Namespace) -> int:
     """Build index files and print what was written."""
+    if LogDir.exists_at(locate(arguments.store)):
+        return kafka.run_build(arguments)
+    if arguments.topic or arguments.header:
+        raise ValueError(f"--topic and --header: expected a Kafka log directory, found {arguments.store}")
     with MessageStore.open(arguments.store, commit_log=arguments.commit_log) as store, Progress("index") as progress:
         report = store.build_index(
             arguments.directory,
@@ -126,6 +147,7 @@ def build_queues(arguments: argparse.Namespace) -> int:
 def copy(arguments: argparse.Namespace) -> int:
     """Copy messages and print the counts; 1 if none was copied or if the store is damaged."""
     with MessageStore.open(arguments.store, **open_options(arguments)) as store, Progress("copy") as progress:
+        settle_times(arguments, store.times)
         report = copy_messages(
             store,
             arguments.directory,
@@ -138,7 +160,8 @@ def copy(arguments: argparse.Namespace) -> int:
         )
         copied = report.checked["messages"]
         if not copied:
-            complain(nothing_matches(arguments, store.topics, store.times(arguments.topic)))
+            wanted = [] if arguments.topic is None else [arguments.topic]
+            complain(nothing_matches(arguments, wanted, store.topics, store.times(arguments.topic)))
     code = say_built(report, arguments.directory, as_json=arguments.json) if copied or arguments.json else 1
     return code if copied else 1
 

@@ -7,8 +7,8 @@ import dataclasses
 import sys
 from typing import TYPE_CHECKING, Any
 
-from logdex._core import dump_file, local_path
-from logdex.cli.arguments import TIMES, add_options, command, count, int32, raw_bytes, word
+from logdex._core import dump_file, locate
+from logdex.cli.arguments import TIERED, TIMES, add_options, command, count, int32, raw_bytes, settle_times, word
 from logdex.cli.output import Progress, complain, say, say_json, say_lines, say_report, say_rows
 from logdex.cli.sources import nothing_matches, open_first
 from logdex.cli.sources.kafka import files_to_dump, open_part, open_source
@@ -19,10 +19,11 @@ from logdex.kafka.log import INDEX_INTERVAL_BYTES, MAX_INDEX_BYTES
 
 if TYPE_CHECKING:
     from logdex.cli.arguments import Subparsers
+    from logdex.cli.sources import Source
 
 _KAFKA = """\
 Commands for Kafka only. `logdex info`, `cat`, `export` and `verify` take Kafka paths, too: a
-log directory, a partition, a segment.
+log directory, a partition, a segment. `logdex find` and `build-index` take a log directory.
 
   logdex kafka dump orders-0 --print-data-log
   logdex kafka find /var/kafka-logs orders order-1001 --index /var/key-index
@@ -80,18 +81,16 @@ def add_parsers(subparsers: Subparsers) -> None:
     parser.add_argument("--deep", "--deep-iteration", action="store_true", help="print the records of each batch, too")
     parser.add_argument("--print-data-log", action="store_true", help="print the records with keys and values")
     parser = command(commands, "find", "find records by key, the newest first", _FIND, run_find)
-    parser.add_argument("log_dir", metavar="LOG_DIR", help=_LOG_DIR)
+    parser.add_argument("store", metavar="LOG_DIR", help=_LOG_DIR)
     parser.add_argument("topic", type=word, metavar="TOPIC", help="the topic")
     parser.add_argument("key", type=raw_bytes, metavar="KEY", help="the key, or the value of --header")
-    index = "the directory that build-index wrote; without it the topic is scanned"
-    parser.add_argument("--index", metavar="DIR", help=index)
-    parser.add_argument("--header", type=word, metavar="NAME", help="compare the values of the header of this name")
-    add_options(parser, *TIMES)
+    add_options(parser, "--index", "--header", *TIMES, *TIERED)
     parser.add_argument("--max", type=count, metavar="N", help="at most N records")
     parser.add_argument("--body", action="store_true", help="print the values, too")
     parser = command(commands, "verify", "check every byte that has a meaning", _VERIFY, run_verify)
     parser.add_argument("path", metavar="PATH", help="a log directory, a partition's directory, a .log file")
     parser.add_argument("--shallow", action="store_true", help="do not decode the records")
+    add_options(parser, *TIERED)
     parser = command(commands, "rebuild-index", "rebuild index files from the log", _REBUILD, run_rebuild)
     parser.add_argument("path", metavar="PATH", help="a partition's directory, or a .log file")
     where = parser.add_mutually_exclusive_group(required=True)
@@ -100,10 +99,11 @@ def add_parsers(subparsers: Subparsers) -> None:
     parser.add_argument("--index-interval-bytes", type=int32, default=INDEX_INTERVAL_BYTES, metavar="N")
     parser.add_argument("--max-index-bytes", type=int32, default=MAX_INDEX_BYTES, metavar="N")
     parser = command(commands, "build-index", "index records by their keys", _BUILD, run_build)
-    parser.add_argument("log_dir", metavar="LOG_DIR", help=_LOG_DIR)
+    parser.add_argument("store", metavar="LOG_DIR", help=_LOG_DIR)
     parser.add_argument("directory", metavar="DIR", help="where the index goes")
-    parser.add_argument("--topic", type=word, action="append", metavar="T", help="only this topic; may be repeated")
+    add_options(parser, "--topic")
     parser.add_argument("--header", type=word, metavar="NAME", help="index the values of this header, too")
+    add_options(parser, *TIERED)
 
 
 def run_dump(arguments: argparse.Namespace) -> int:
@@ -111,7 +111,7 @@ def run_dump(arguments: argparse.Namespace) -> int:
     data = arguments.print_data_log
     options = {"records": arguments.deep or data, "data": data, "json": arguments.json}
     findings = []
-    for path in files_to_dump([local_path(path) for path in arguments.paths]):
+    for path in files_to_dump([locate(path) for path in arguments.paths]):
         if not arguments.json:
             say(f"Dumping {path}")
         findings += dump_file(path, sys.stdout.write if arguments.json else say_lines, **options).findings
@@ -125,8 +125,18 @@ def run_dump(arguments: argparse.Namespace) -> int:
 
 def run_find(arguments: argparse.Namespace) -> int:
     """Print records; 1 if there are none."""
+    with open_first(locate(arguments.store), (open_source,), "no Kafka log directory") as source:
+        settle_times(arguments, lambda: source.held([arguments.topic])[1])
+        if arguments.key == "-":
+            raise ValueError(
+                "KEY -: expected a key; keys from standard input are for RocketMQ, `logdex cat --key` takes several"
+            )
+        return _find(source, arguments)
+
+
+def _find(source: Source, arguments: argparse.Namespace) -> int:
     result = find(
-        arguments.log_dir,
+        arguments.store,
         arguments.topic,
         arguments.key,
         index=arguments.index,
@@ -142,8 +152,7 @@ def run_find(arguments: argparse.Namespace) -> int:
     if result.scanned_offsets:
         complain(f"{result.scanned_offsets:,} offsets were scanned: no index covers them")
     if not result:
-        with open_first(local_path(arguments.log_dir), (open_source,), "no Kafka log directory") as source:
-            complain(nothing_matches(arguments, *source.held(arguments.topic)))
+        complain(nothing_matches(arguments, [arguments.topic], *source.held([arguments.topic])))
     return 0 if result else 1
 
 
@@ -151,7 +160,7 @@ def run_verify(arguments: argparse.Namespace) -> int:
     """Print findings; 1 if there are any."""
     expected = "no Kafka log directory, no partition's directory, no file of a segment"
     with (
-        open_first(local_path(arguments.path), (open_source, open_part), expected) as source,
+        open_first(locate(arguments.path), (open_source, open_part), expected) as source,
         Progress("verify") as progress,
     ):
         report = source.verify(progress, deep=not arguments.shallow)
@@ -160,7 +169,7 @@ def run_verify(arguments: argparse.Namespace) -> int:
 
 def run_rebuild(arguments: argparse.Namespace) -> int:
     """Write index files; 1 if the log has faults."""
-    path = local_path(arguments.path)
+    path = locate(arguments.path)
     options: dict[str, Any] = {
         "index_interval_bytes": arguments.index_interval_bytes,
         "max_index_bytes": arguments.max_index_bytes,
@@ -179,9 +188,9 @@ def run_rebuild(arguments: argparse.Namespace) -> int:
 
 def run_build(arguments: argparse.Namespace) -> int:
     """Write key index files; 1 if damaged batches were skipped."""
-    with LogDir.open(arguments.log_dir) as logs, Progress("build-index") as progress:
-        if not LogDir.exists_at(arguments.log_dir):
-            raise ValueError(f"{arguments.log_dir}: no Kafka log directory, it holds no <topic>-<partition>")
+    with LogDir.open(arguments.store) as logs, Progress("build-index") as progress:
+        if not LogDir.exists_at(arguments.store):
+            raise ValueError(f"{arguments.store}: no Kafka log directory, it holds no <topic>-<partition>")
         report = build_key_index(
             logs,
             arguments.directory,

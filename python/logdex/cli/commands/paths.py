@@ -5,11 +5,24 @@ from __future__ import annotations
 import contextlib
 import errno
 import sys
-from typing import TYPE_CHECKING, Any
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any, get_args
 
-from logdex._core import SegmentReader, csv_lines, csv_names, json_lines, local_path, time_text
-from logdex.cli.arguments import FILTERS, OPEN, add_options, add_source, command, open_options
+from logdex._core import SegmentReader, csv_lines, csv_names, json_lines, local_path, locate, time_text
+from logdex.cli.arguments import (
+    FILTERS,
+    OPEN,
+    add_options,
+    add_source,
+    command,
+    count,
+    open_options,
+    settle_times,
+    word,
+)
 from logdex.cli.output import (
+    SHOWN_FAULTS,
     Progress,
     complain,
     limited_batches,
@@ -18,11 +31,12 @@ from logdex.cli.output import (
     say_json,
     say_report,
     say_rows,
-    size_text,
     table,
 )
 from logdex.cli.sources import kafka, nothing_matches, open_first, rocketmq
 from logdex.errors import LogdexError
+from logdex.report import near_names, size_text
+from logdex.usage import By
 
 if TYPE_CHECKING:
     import argparse
@@ -34,13 +48,14 @@ if TYPE_CHECKING:
 
     from logdex._core import BatchStream
     from logdex.cli.arguments import Subparsers
-    from logdex.cli.sources import Source
+    from logdex.cli.sources import LogRead, Source
 
     _Write: TypeAlias = Callable[[RecordBatch], object]
     _Format: TypeAlias = Callable[..., AbstractContextManager[_Write]]
 
 _PATH = "a store, a commit log, an index directory or file; a Kafka log directory, or a part of it"
 _STORE = "the store, or its commit log"
+_POLL_SECONDS = 0.5
 _EXPECTED = (
     "expected a store (holds commitlog), an index directory (files named by 17 digits) "
     "or a Kafka log directory (<topic>-<partition>); found none of them"
@@ -65,11 +80,28 @@ both directions. docs/findings.md lists all kinds of findings. Changes nothing.
   logdex verify /data/store
   logdex verify /data/store/index --json | jq -r .kind | sort | uniq -c"""
 
+_DU = """\
+A RocketMQ store is counted by its queues, without reading the log: bytes of the messages'
+frames. A Kafka directory is counted by its segments: bytes of the .log files, and offsets, of
+which compaction and transactions leave fewer records.
+
+  logdex du /data/store
+  logdex du /data/store --by day --json"""
+
+_GROUPS = """\
+Prints the next offset that each group reads, the end of the queue or partition, and the lag
+between them: of a RocketMQ store from `config/consumerOffset.json`, as the broker wrote it last;
+of Kafka from the records of `__consumer_offsets`.
+
+  logdex groups /data/store
+  logdex groups /var/kafka-logs billing --json"""
+
 _CAT = """\
 Prints messages in log order. With a topic, a queue or times, the consume queues are used if
 they can be trusted; else the log is scanned.
 
   logdex cat /data/store --topic Orders --begin -2h --body
+  logdex cat /data/store --tail 10 --follow
   logdex cat /data/store --json | jq -r .keys"""
 
 _EXPORT = """\
@@ -85,10 +117,23 @@ in body_base64. README.md lists the columns. The file gets its name only when it
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the commands."""
     add_source(command(subparsers, "info", "describe the store, log or index at a path", _INFO, info), "path", _PATH)
-    add_source(command(subparsers, "verify", "check every byte that has a meaning", _VERIFY, verify), "path", _PATH)
+    parser = command(subparsers, "verify", "check every byte that has a meaning", _VERIFY, verify)
+    add_source(parser, "path", _PATH)
+    faults = f"print at most N kinds of faults in files (default: {SHOWN_FAULTS}); --json prints every fault"
+    parser.add_argument("--limit", type=count, default=SHOWN_FAULTS, metavar="N", help=faults)
+    parser = command(subparsers, "du", "count messages and bytes by topic, queue or day", _DU, du)
+    add_source(parser, "path", "a store, or a Kafka log directory")
+    by = "what to add up (default: topic); days are in UTC"
+    parser.add_argument("--by", choices=get_args(By), default="topic", help=by)
+    parser = command(subparsers, "groups", "how far consumer groups have read", _GROUPS, groups)
+    parser.add_argument("path", metavar="PATH", help="a store, or a Kafka log directory")
+    parser.add_argument("group", metavar="GROUP", nargs="?", type=word, help="only this group")
+    add_options(parser, *OPEN)
     parser = command(subparsers, "cat", "print messages", _CAT, cat)
     parser.add_argument("path", metavar="STORE", help=_STORE)
     add_options(parser, *FILTERS, *OPEN, "--body")
+    parser.add_argument("--tail", type=count, metavar="N", help="only the last N rows; of Kafka, of each partition")
+    parser.add_argument("--follow", action="store_true", help="then wait for new rows, until Ctrl-C")
     parser = command(subparsers, "export", "write messages into a Parquet, JSON or CSV file", _EXPORT, export)
     parser.add_argument("path", metavar="STORE", help=_STORE)
     target = ".parquet, .json, .jsonl or .csv, and must not exist; - prints JSON lines"
@@ -123,17 +168,108 @@ def verify(arguments: argparse.Namespace) -> int:
     """Print the findings; 1 if there are any."""
     with _open(arguments) as source, Progress("verify") as progress:
         report = source.verify(progress)
-    return say_report(report, json=arguments.json)
+    return say_report(report, json=arguments.json, limit=arguments.limit)
+
+
+def du(arguments: argparse.Namespace) -> int:
+    """Print messages and bytes; 1 if there are none."""
+    with _open(arguments) as source:
+        rows = source.usage(arguments.by)
+    names = {"topic": ("topic",), "queue": ("topic", "queue_id"), "day": ("day",)}[arguments.by]
+    heads = (*names, "messages", "log_bytes")
+    cells = [[getattr(row, name) for name in heads] for row in rows]
+    if arguments.json:
+        for row in cells:
+            say_json(dict(zip(heads, row, strict=True)))
+        return 0 if rows else 1
+    total = ["total", *[None] * (len(names) - 1), sum(row.messages for row in rows), sum(row.log_bytes for row in rows)]
+    table(
+        [[*row[:-1], size_text(row[-1])] for row in [*cells, total]],
+        [*map(_words, names), "messages", "bytes"],
+    )
+    return 0 if rows else 1
+
+
+def groups(arguments: argparse.Namespace) -> int:
+    """Print offset, end and lag of each group and queue; 1 if there are none."""
+    with _open(arguments) as source:
+        everyone = source.groups(None)
+    rows = [row for row in everyone if arguments.group in (None, row.group)]
+    if not everyone:
+        complain("no consumer group has committed an offset here")
+    elif not rows:
+        near = near_names(arguments.group, {row.group for row in everyone})
+        complain(f"no consumer group {arguments.group!r} here; {near}")
+    if arguments.json:
+        for row in rows:
+            say_json({**row._asdict(), "lag": row.lag})
+    elif rows:
+        heads = ("group", "topic", "queue_id", "offset", "end_offset", "lag", "commit_timestamp")
+        cells = [[_shown(name, getattr(row, name)) for name in heads] for row in rows]
+        shown = [at for at in range(len(heads)) if at < len(heads) - 1 or any(row[at] is not None for row in cells)]
+        table([[row[at] for at in shown] for row in cells], [_words(heads[at]) for at in shown])
+    return 0 if rows else 1
 
 
 def cat(arguments: argparse.Namespace) -> int:
     """Print the rows; 1 if no row passes the filters."""
     with _open(arguments) as source:
-        stream = source.rows(arguments, body=arguments.body)
-        printed = say_rows(limited_batches(stream, arguments.limit), as_json=arguments.json)
-        _say_passed_over(stream)
-        _say_nothing(source, arguments, printed)
+        if arguments.tail is not None or arguments.follow:
+            printed = _cat_logs(source, arguments)
+        else:
+            stream = source.rows(arguments, body=arguments.body)
+            printed = say_rows(limited_batches(stream, arguments.limit), as_json=arguments.json)
+            _say_passed_over(stream)
+        if arguments.tail != 0:
+            _say_nothing(source, arguments, printed)
     return 0 if printed else 1
+
+
+def _cat_logs(source: Source, arguments: argparse.Namespace) -> int:
+    """Print the last rows of each log, or all, and then with `--follow` those that come; return their number."""
+    logs = source.logs(arguments, body=arguments.body)
+    places, left = [], sys.maxsize if arguments.limit is None else arguments.limit
+    printed = 0
+    for log in logs:
+        begin, end = log.bounds()
+        places.append(max(begin, end))
+        if arguments.tail is None:
+            stream = log.read(begin, end)
+            printed += say_rows(limited_batches(stream, left - printed), as_json=arguments.json)
+            _say_passed_over(stream)
+        else:
+            batches = _last_rows(log, end, arguments.tail)
+            printed += say_rows(limited_batches(batches, left - printed), as_json=arguments.json)
+    while arguments.follow and printed < left:
+        sys.stdout.flush()
+        time.sleep(_POLL_SECONDS)
+        for at, log in enumerate(logs):
+            _, end = log.bounds()
+            if end > places[at]:
+                stream = log.read(places[at], end)
+                printed += say_rows(limited_batches(stream, left - printed), as_json=arguments.json)
+                _say_passed_over(stream)
+                places[at] = end
+    return printed
+
+
+def _last_rows(log: LogRead, end: int, num: int) -> Iterator[RecordBatch]:
+    """Read the last rows before an offset, from ever farther back until there are enough."""
+    batches: deque[RecordBatch] = deque()
+    rows = 0
+    for begin in log.starts(end, num) if num else ():
+        batches, rows = deque(), 0
+        stream = log.read(begin, end)
+        for batch in stream:
+            batches.append(batch)
+            rows += batch.num_rows
+            while rows - batches[0].num_rows >= num:
+                rows -= batches.popleft().num_rows
+        if rows >= num:
+            break
+    if batches:
+        batches[0] = batches[0].slice(max(0, rows - num))
+    return iter(batches)
 
 
 def export(arguments: argparse.Namespace) -> int:
@@ -215,11 +351,14 @@ def _write(write: _Format, sink: BinaryIO, arguments: argparse.Namespace) -> int
 def _say_nothing(source: Source, arguments: argparse.Namespace, rows: int) -> None:
     """Print on standard error what is there, if no row passed the filters."""
     if not rows and arguments.limit != 0:
-        complain(nothing_matches(arguments, *source.held(arguments.topic)))
+        complain(nothing_matches(arguments, arguments.topic or (), *source.held(arguments.topic)))
 
 
 def _open(arguments: argparse.Namespace) -> Source:
-    return open_first(local_path(arguments.path), KINDS, _EXPECTED, **open_options(arguments))
+    source = open_first(locate(arguments.path), KINDS, _EXPECTED, **open_options(arguments))
+    if hasattr(arguments, "begin"):
+        settle_times(arguments, lambda: source.held(None)[1])
+    return source
 
 
 def _say_passed_over(stream: BatchStream | SegmentReader) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from logdex import _core
@@ -12,14 +11,13 @@ from logdex.cli.output import Progress, say, say_json, table
 from logdex.cli.sources import open_first
 from logdex.cli.sources.rocketmq import open_index
 from logdex.errors import LogdexError
+from logdex.hash_index.statistics import measure
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
     from pathlib import Path
 
     from logdex.cli.arguments import Subparsers
-    from logdex.hash_index import IndexFile
 
 _DETAILS = """\
 Reads every entry. If the keys are spread evenly, the lengths of the chains follow the Poisson
@@ -29,9 +27,6 @@ curve that is printed beside them. Longer chains come from repeated keys or from
   logdex stats /data/store/index --plot chains.png      (needs matplotlib)"""
 _BAR = 40
 _BLUE = "#2a6fb0"
-_TIME_BUCKETS = 24
-_REGIONS = 64
-_SHOWN_LENGTHS = 24
 
 
 def add_parsers(subparsers: Subparsers) -> None:
@@ -44,7 +39,7 @@ def add_parsers(subparsers: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure and print; 1 if the index is empty."""
-    path = _core.local_path(arguments.index)
+    path = _core.locate(arguments.index)
     if (path / "commitlog").is_dir():
         path /= "index"
     chart = _core.local_path(arguments.plot) if arguments.plot else None
@@ -52,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     geometry = {"hash_slots": arguments.hash_slots, "max_entries": arguments.max_entries}
     expected = "expected an index directory or an index file"
     with open_first(path, [open_index], expected, **geometry) as source, Progress("stats") as progress:
-        statistics, regions = _measure(source.files, progress)
+        statistics, regions = measure(source.files, progress)
     # Before printing: the reader of a pipe may close it early.
     if plot is not None:
         _draw(plot, statistics, regions, arguments.plot)
@@ -123,40 +118,3 @@ def _draw(pyplot: Any, statistics: dict[str, Any], regions: list[int], path: str
             axes.spines[side].set_visible(False)
     figure.savefig(path, dpi=120)
     pyplot.close(figure)
-
-
-def _measure(files: Sequence[IndexFile], progress: Progress) -> tuple[dict[str, Any], list[int]]:
-    """Count the entries of index files; linear, and 4 bytes of memory for each slot and entry of a file.
-
-    Returns JSON values, and the entries in each of equal parts of the slots. A hash in two files counts twice.
-    """
-    chains, regions, times, distinct = _core.chain_statistics(
-        files, time_buckets=_TIME_BUCKETS, regions=_REGIONS, progress=progress
-    )
-    likely = max((length for length in range(_SHOWN_LENGTHS) if _expected(files, length) >= 0.5), default=0)  # noqa: PLR2004
-    statistics = {
-        "files": len(files),
-        "entries": sum(map(len, files)),
-        "slots": sum(file.hash_slots for file in files),
-        "used_slots": sum(slots for length, slots in chains.items() if length),
-        "longest_chain": max(chains, default=0),
-        "distinct_hashes": distinct,
-        "chains": [
-            {"length": length, "slots": chains.get(length, 0), "expected": round(_expected(files, length), 3)}
-            for length in sorted({*range(likely + 1), *chains})
-        ],
-        "times": [{"begin_timestamp": begin, "entries": entries} for begin, entries in times],
-    }
-    return statistics, regions
-
-
-def _expected(files: Sequence[IndexFile], length: int) -> float:
-    """Return how many slots would have a chain of this length if the hashes were random (Poisson)."""
-    total = 0.0
-    for file in files:
-        mean = len(file) / file.hash_slots
-        if mean:
-            total += file.hash_slots * math.exp(length * math.log(mean) - mean - math.lgamma(length + 1))
-        elif not length:
-            total += file.hash_slots
-    return total

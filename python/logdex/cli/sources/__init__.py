@@ -16,13 +16,15 @@ from logdex.report import near_names
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
     from typing import TypeAlias
 
     from logdex._core import BatchStream, SegmentReader
     from logdex.cli.output import Progress
+    from logdex.groups import GroupOffset
     from logdex.report import Report
+    from logdex.usage import By, Usage
 
     Facts: TypeAlias = tuple[dict[str, Any], list["Listing"]]
 
@@ -50,6 +52,19 @@ class Description:
     listings: Sequence[Listing] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class LogRead:
+    """One log that can be read from any place: a commit log, or a partition.
+
+    `bounds` returns its first offset now and the one after its last, `read` reads the rows between two offsets, and `starts`
+    returns where to begin in order to get a number of the last rows: offsets before an end, each farther from it.
+    """
+
+    bounds: Callable[[], tuple[int, int]]
+    read: Callable[[int, int], BatchStream | SegmentReader]
+    starts: Callable[[int, int], Iterator[int]]
+
+
 class Source(Closing):
     """One opened path. A source without rows leaves out `rows`."""
 
@@ -72,8 +87,21 @@ class Source(Closing):
         """Return the rows that pass the options `FILTERS`, in log order; without bodies unless `body`."""
         raise ValueError(f"{self.describe().kind}: it has no messages; expected a store, or its commit log")
 
-    def held(self, topic: str | None) -> tuple[Sequence[str], Sequence[int]]:  # noqa: ARG002 -- as above
-        """Return the topics here, and times in ms from the first to the last message of one of them; None: of all."""
+    def usage(self, by: By) -> Sequence[Usage]:  # noqa: ARG002 -- as above
+        """Return messages and bytes by topic, queue or day."""
+        raise ValueError(f"{self.describe().kind}: expected a store, or a Kafka log directory")
+
+    def groups(self, group: str | None) -> Sequence[GroupOffset]:  # noqa: ARG002 -- as above
+        """Return how far consumer groups have read."""
+        raise ValueError(f"{self.describe().kind}: expected a store, or a Kafka log directory")
+
+    def logs(self, filters: argparse.Namespace, *, body: bool) -> Sequence[LogRead]:
+        """Return the logs that hold the rows of `rows`."""
+        self.rows(filters, body=body)
+        return []
+
+    def held(self, topics: Sequence[str] | None) -> tuple[Sequence[str], Sequence[int]]:  # noqa: ARG002 -- as above
+        """Return the topics here, and times in ms from the first to the last message of some of them; None: of all."""
         return [], []
 
 
@@ -109,13 +137,16 @@ class Part(Source):
         """Do nothing: no file is open."""
 
 
-def nothing_matches(arguments: argparse.Namespace, topics: Sequence[str], times: Sequence[int]) -> str:
+def nothing_matches(
+    arguments: argparse.Namespace, wanted: Sequence[str], topics: Sequence[str], times: Sequence[int]
+) -> str:
     """Return in words what was asked for in vain, and what is there instead; see `Source.held`."""
-    topic, begin, end = arguments.topic, time_text(arguments.begin), time_text(arguments.end)
-    if topic is not None and topic not in topics:
-        return f"nothing found: no topic {topic!r} here; {near_names(topic, topics)}"
+    begin, end = time_text(arguments.begin), time_text(arguments.end)
+    if unknown := [topic for topic in wanted if topic not in topics]:
+        return f"nothing found: no topic {unknown[0]!r} here; {near_names(unknown[0], topics)}"
     bounds = f"{f' from {begin}' if begin else ''}{f' to {end}' if end else ''}"
-    asked = f"nothing found{f' of topic {topic}' if topic is not None else ''}{bounds}"
+    names = ", ".join(wanted)
+    asked = f"nothing found{f' of topic {names}' if names else ''}{bounds}"
     if not times:
         return f"{asked}: there are no messages"
     return f"{asked}; messages are from {time_text(min(times))} to {time_text(max(times))}"

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from logdex._core import broker_lock_holder, dump_file
+from logdex._core import dump_file, read_records
 from logdex.cli.output import complain
-from logdex.cli.sources import Description, Listing, Part, Source
-from logdex.errors import CorruptFileError
+from logdex.cli.sources import Description, Listing, LogRead, Part, Source
 from logdex.hash_index import IndexDirectory
 from logdex.kafka import Log, LogDir, LogSegment, OffsetIndex, TimeIndex, checkpoint
 from logdex.kafka.files import (
@@ -23,20 +21,22 @@ from logdex.kafka.files import (
 )
 from logdex.kafka.find import RECORD_COLUMNS
 from logdex.kafka.key_index import KeySettings
+from logdex.kafka.overview import TIMES, broker_state, times_and_size
 from logdex.kafka.verify import content_findings
 from logdex.report import Damage, Report, merge
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from logdex._core import SegmentReader
     from logdex.cli.output import Progress
     from logdex.cli.sources import Facts
+    from logdex.groups import GroupOffset
+    from logdex.kafka.segments import Part as RecordPart
     from logdex.report import Finding
-
-_TIMES = ("begin_timestamp", "end_timestamp", "log_bytes")
+    from logdex.usage import By, Usage
 
 _PROPERTIES = {"meta.properties": "properties of a broker", "partition.metadata": "properties of a partition"}
 _OFFSETS = {
@@ -60,7 +60,7 @@ class _KafkaSource(Source):
         match self.opened:
             case LogSegment() as segment:
                 ends = {"base_offset": segment.base_offset, "end_offset": segment.next_offset()}
-                return Description("Kafka segment", {**ends, **_times_and_size([segment])})
+                return Description("Kafka segment", {**ends, **times_and_size([segment])})
             case Log() as log:
                 facts = {
                     "topic": log.topic,
@@ -69,20 +69,20 @@ class _KafkaSource(Source):
                     "log_start_offset": log.log_start_offset,
                     "log_end_offset": log.log_end_offset,
                     "last_stable_offset": log.last_stable_offset,
-                    **_times_and_size(log.segments),
+                    **times_and_size(log.segments),
                 }
-                names = ("name", "base_offset", *_TIMES)
-                rows = [(each.path.name, each.base_offset, *_times_and_size([each]).values()) for each in log.segments]
+                names = ("name", "base_offset", *TIMES)
+                rows = [(each.path.name, each.base_offset, *times_and_size([each]).values()) for each in log.segments]
                 return Description("Kafka partition", facts, [Listing("segments", names, rows)])
             case LogDir() as logs:
                 table = []
                 for log in self._logs():
                     offsets = (log.log_start_offset, log.log_end_offset)
-                    numbers = _times_and_size(log.segments).values()
+                    numbers = times_and_size(log.segments).values()
                     table.append((log.topic, log.partition, len(log.segments), *offsets, *numbers))
-                heads = ("topic", "partition", "segments", "begin_offset", "end_offset", *_TIMES)
+                heads = ("topic", "partition", "segments", "begin_offset", "end_offset", *TIMES)
                 facts = {
-                    "broker": _broker(logs.path),
+                    "broker": broker_state(logs.path),
                     "topics": len({row[0] for row in table}),
                     "partitions": len(table),
                     "log_bytes": sum(row[-1] for row in table),
@@ -90,29 +90,69 @@ class _KafkaSource(Source):
                 return Description("Kafka log directory", facts, [Listing("partitions", heads, table)])
 
     def rows(self, filters: argparse.Namespace, *, body: bool) -> SegmentReader:
-        opened, columns = self.opened, [name for name in RECORD_COLUMNS if body or name != "value"]
-        bounds: dict[str, Any] = {
-            "begin": filters.begin,
-            "end": filters.end,
-            "columns": columns,
-            "on_error": "skip" if filters.skip_damaged else "raise",
-        }
-        if isinstance(opened, LogDir):
-            if filters.queue is None:
-                return opened.records(filters.topic, **bounds)
-            if filters.topic is None:
-                raise ValueError("a partition without a topic; expected both")
-            return opened.log(filters.topic, filters.queue).records(**bounds)
-        if filters.topic not in (None, opened.topic) or filters.queue not in (None, opened.partition):
-            return opened.records(end_offset=0, columns=columns)
-        return opened.records(**bounds)
+        return self._read(self._matching(filters), filters, body, filters.offset, None)
 
-    def held(self, topic: str | None) -> tuple[Sequence[str], Sequence[int]]:
+    def _matching(self, filters: argparse.Namespace) -> list[Log | LogSegment]:
+        """Return the partitions, or the one segment, that `--topic` and `--queue` name."""
+        if isinstance(self.opened, LogDir) and filters.queue is not None and filters.topic is None:
+            raise ValueError("a partition without a topic; expected both")
+        logs = [self.opened] if isinstance(self.opened, LogSegment) else self._logs(filters.topic)
+        topics, queue = filters.topic, filters.queue
+        return [log for log in logs if queue in (None, log.partition) and (topics is None or log.topic in topics)]
+
+    def _read(
+        self,
+        logs: Sequence[Log | LogSegment],
+        filters: argparse.Namespace,
+        body: bool,  # noqa: FBT001 -- passed on
+        begin: int | None,
+        end: int | None,
+    ) -> SegmentReader:
+        if filters.tag:
+            raise ValueError("--tag: expected RocketMQ messages; Kafka records have no tags")
+        parts: list[RecordPart | Finding] = []
+        for log in logs:
+            if isinstance(log, Log):
+                parts += log.parts(begin, end, filters.begin, isolation=filters.isolation or "read_uncommitted")
+            elif filters.isolation:
+                raise ValueError(f"--isolation: expected a partition's directory, found a segment: {log.path}")
+            else:
+                parts.append((log, begin, end, None))
+        return read_records(
+            parts,
+            begin=filters.begin,
+            end=filters.end,
+            keys=filters.key,
+            columns=[name for name in RECORD_COLUMNS if body or name != "value"],
+            on_error="skip" if filters.skip_damaged else "raise",
+        )
+
+    def logs(self, filters: argparse.Namespace, *, body: bool) -> list[LogRead]:
+        return [
+            LogRead(
+                partial(_bounds, log, filters.offset),
+                lambda begin, end, log=log: self._read([log], filters, body, begin, end),  # type: ignore[misc]
+                partial(_starts, log, filters.offset),
+            )
+            for log in self._matching(filters)
+        ]
+
+    def usage(self, by: By) -> Sequence[Usage]:
+        if not isinstance(self.opened, LogDir):
+            return super().usage(by)
+        return self.opened.usage(by)
+
+    def groups(self, group: str | None) -> Sequence[GroupOffset]:
+        if not isinstance(self.opened, LogDir):
+            return super().groups(group)
+        return self.opened.groups(group)
+
+    def held(self, topics: Sequence[str] | None) -> tuple[Sequence[str], Sequence[int]]:
         opened = self.opened
-        topics = list(opened.topics) if isinstance(opened, LogDir) else [opened.topic or ""]
-        parts = [log.segments for log in self._logs() if topic in (None, log.topic)]
-        ranges = [_times_and_size(segments) for segments in ([[opened]] if isinstance(opened, LogSegment) else parts)]
-        return topics, [each[name] for each in ranges for name in _TIMES[:2] if each[name] is not None]
+        names = list(opened.topics) if isinstance(opened, LogDir) else [opened.topic or ""]
+        parts = [[opened]] if isinstance(opened, LogSegment) else [log.segments for log in self._logs(topics)]
+        ranges = [times_and_size(segments) for segments in parts]
+        return names, [each[name] for each in ranges for name in TIMES[:2] if each[name] is not None]
 
     def verify(self, progress: Progress, *, deep: bool = True) -> Report:
         """Check everything; the progress counts bytes of `.log` files."""
@@ -121,32 +161,27 @@ class _KafkaSource(Source):
         total = sum(log.size for log in self._logs())
         return self.opened.verify(deep=deep, progress=lambda segment: progress.add(segment.size, total))
 
-    def _logs(self) -> list[Log]:
+    def _logs(self, topics: Sequence[str] | None = None) -> list[Log]:
         if not isinstance(self.opened, LogDir):
             return [self.opened] if isinstance(self.opened, Log) else []
-        return [self.opened.log(each.topic, each.partition) for each in self.opened.partitions()]
+        return [self.opened.log(each.topic, each.partition) for each in self.opened.partitions(topics)]
 
 
-def _times_and_size(segments: Sequence[LogSegment]) -> dict[str, Any]:
-    """Return the time of the first record that has one, the largest of all, and the bytes. Reads few batches."""
-    begin = end = None
-    with contextlib.suppress(CorruptFileError):
-        for segment in segments:
-            largest, _ = segment.max_timestamp()
-            end = largest if largest >= 0 and (end is None or largest > end) else end
-            first = segment.offset_for_timestamp(0, control=True) if begin is None and largest >= 0 else None
-            begin = first[0] if first is not None else begin
-    return dict(zip(_TIMES, (begin, end, sum(segment.size for segment in segments)), strict=True))
+def _bounds(log: Log | LogSegment, offset: int | None) -> tuple[int, int]:
+    """Return the first offset to read, and the one after the last record."""
+    if isinstance(log, LogSegment):
+        return max(offset or 0, log.base_offset), log.next_offset()
+    return max(offset or 0, log.log_start_offset), log.log_end_offset
 
 
-def _broker(log_dir: Path) -> str:
-    with contextlib.suppress(OSError):
-        holder = broker_lock_holder(log_dir / ".lock")
-        if holder is not None:
-            return f"running, process {holder}"
-    if (log_dir / checkpoint.CLEAN_SHUTDOWN).exists():
-        return "stopped cleanly"
-    return "stopped without warning, or running elsewhere (.kafka_cleanshutdown is missing)"
+def _starts(log: Log | LogSegment, offset: int | None, end: int, rows: int) -> Iterator[int]:
+    """Return where the last rows may begin. Compaction, transactions and filters leave fewer rows than offsets."""
+    first, _ = _bounds(log, offset)
+    span = max(rows, 1)
+    while end - span > first:
+        yield end - span
+        span *= 8
+    yield first
 
 
 def open_source(path: Path, **options: Any) -> _KafkaSource | None:  # noqa: ANN401, ARG001 -- those of other kinds

@@ -6,7 +6,7 @@ from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli.sources import Description, Listing, Part, Source
+from logdex.cli.sources import Description, Listing, LogRead, Part, Source
 from logdex.hash_index.rolling import names_index_file
 from logdex.report import Report, merge
 from logdex.rocketmq import CommitLog, ConsumeQueue, IndexFile, IndexService, Message, MessageStore, StoreCheckpoint
@@ -16,12 +16,14 @@ from logdex.rocketmq.queues import UNIT_BYTES
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from logdex._core import BatchStream
     from logdex.cli.output import Progress
     from logdex.cli.sources import Facts
+    from logdex.groups import GroupOffset
+    from logdex.usage import By, Usage
 
 MESSAGE_COLUMNS = tuple(field.name for field in fields(Message))
 _QUEUES = ("consumequeue", "batchconsumequeue")
@@ -45,13 +47,62 @@ class _StoreSource(Source):
         return Description("RocketMQ message store", overview, [each for each in (topics, index) if each.rows])
 
     def rows(self, filters: argparse.Namespace, *, body: bool) -> BatchStream:
+        return self._read(filters, body, self._first(filters), None)
+
+    def _read(self, filters: argparse.Namespace, body: bool, begin: int | None, end: int | None) -> BatchStream:  # noqa: FBT001 -- passed on
+        if filters.isolation:
+            raise ValueError("--isolation: expected Kafka records; a RocketMQ log has no open transactions")
         columns = MESSAGE_COLUMNS if body else [name for name in MESSAGE_COLUMNS if not name.startswith("body")]
         return self.opened.messages(
-            topic=filters.topic, queue_id=filters.queue, begin=filters.begin, end=filters.end, columns=columns
+            topics=filters.topic,
+            queue_id=filters.queue,
+            begin=filters.begin,
+            end=filters.end,
+            keys=filters.key,
+            tags=filters.tag,
+            begin_phy_offset=begin,
+            end_phy_offset=end,
+            columns=columns,
         )
 
-    def held(self, topic: str | None) -> tuple[Sequence[str], Sequence[int]]:
-        return self.opened.topics, self.opened.times(topic)
+    def _first(self, filters: argparse.Namespace) -> int | None:
+        """Return the place in the log of `--offset`, which with a topic and a queue is an offset in this queue."""
+        if filters.offset is None or filters.queue is None or len(filters.topic or ()) != 1:
+            offset: int | None = filters.offset
+            return offset
+        queue = self.opened.queue(filters.topic[0], filters.queue)
+        at = max(filters.offset, queue.min_offset)
+        units = queue.units(at, at + 1).column("phy_offset")
+        first: int = units[0].as_py() if len(units) else self.opened.commit_log.max_offset
+        return first
+
+    def logs(self, filters: argparse.Namespace, *, body: bool) -> list[LogRead]:
+        log = self.opened.commit_log
+
+        def starts(end: int, rows: int) -> Iterator[int]:
+            first = self._first(filters) or log.min_offset
+            at = self.opened.start_of_last(rows, topics=filters.topic, queue_id=filters.queue)
+            files = [int(path.name) for path in log.files]
+            yield from (each for each in (at, *reversed(files)) if each is not None and first < each < end)
+            yield first
+
+        return [
+            LogRead(
+                lambda: (self._first(filters) or log.min_offset, log.max_offset),
+                lambda begin, end: self._read(filters, body, begin, end),
+                starts,
+            )
+        ]
+
+    def usage(self, by: By) -> Sequence[Usage]:
+        return self.opened.usage(by)
+
+    def groups(self, group: str | None) -> Sequence[GroupOffset]:
+        return self.opened.groups(group)
+
+    def held(self, topics: Sequence[str] | None) -> tuple[Sequence[str], Sequence[int]]:
+        times = map(self.opened.times, topics or (None,))
+        return self.opened.topics, [time for each in times for time in each]
 
     def verify(self, progress: Progress, *, deep: bool = True) -> Report:  # noqa: ARG002 -- of Kafka
         return self.opened.verify(progress=progress)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from logdex._core import time_text
 from logdex.errors import printable
+from logdex.notebook import SHOWN_ROWS, html_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,6 +89,21 @@ class FileStep:
 
 
 @dataclass(frozen=True, slots=True)
+class SealedStep:
+    """The sealed index of a search: its directory, the index files that it stands for, and its candidates, newest first."""
+
+    path: str
+    files: int
+    entries: int
+    candidates: tuple[int, ...]
+
+    def lines(self) -> Iterator[str]:
+        """Iterate over lines for people."""
+        asked = f"{self.files:,} index files with {self.entries:,} entries"
+        yield f"  sealed index: asked in place of {asked}: {len(self.candidates):,} candidates; {self.path}"
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """One place in the log that the index, or a scan of a range that no index file covers, leads to, and its message.
 
@@ -115,7 +131,7 @@ class Cause:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Explanation:
     """The way from a key to its messages.
 
@@ -124,6 +140,7 @@ class Explanation:
         end: Last store time, ms; None: no bound.
         index_key: The text that is hashed.
         files: The index files, newest first.
+        sealed: The sealed index that was asked in place of index files; None: each index file was asked.
         candidates: The places that the files and the log lead to, newest first, each once.
         found: Offsets of the messages that `find` returns.
         broker_found: Those of them that a 4.9.3 broker finds in its index; None without an index.
@@ -133,6 +150,8 @@ class Explanation:
         unscanned: Ranges of the log that are neither indexed nor read, or cannot be read.
         unreadable: Those of them that cannot be read: the file is missing, or the bytes are no valid message.
         causes: Why the key is not found, the likeliest first; if it is found, why a broker might not find it.
+        read_by: Consumer groups of the topic whose committed offset is after the newest message found.
+        not_read_by: Those whose offset is not.
     """
 
     topic: str
@@ -142,6 +161,7 @@ class Explanation:
     index_key: str
     key_hash: int
     files: tuple[FileStep, ...]
+    sealed: SealedStep | None
     candidates: tuple[Candidate, ...]
     found: tuple[int, ...]
     broker_found: tuple[int, ...] | None
@@ -153,19 +173,53 @@ class Explanation:
     unscanned: tuple[tuple[int, int], ...]
     unreadable: tuple[tuple[int, int], ...]
     causes: tuple[Cause, ...]
+    read_by: tuple[str, ...] = ()
+    not_read_by: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
         return asdict(self)
 
-    def __str__(self) -> str:
-        return "\n".join(map(printable, self._lines()))
+    def __repr__(self) -> str:
+        """Return the question and the answer, not the steps."""
+        causes = "".join(f", {cause.kind}" for cause in self.causes)
+        return f"Explanation(topic={self.topic!r}, key={self.key!r}: {len(self.found)} found{causes})"
 
-    def _lines(self) -> Iterator[str]:
+    def _repr_html_(self) -> str:
+        """Return the causes and the candidates as tables."""
+        candidates = [
+            (c.phy_offset, c.source, c.verdict, c.topic, c.keys, c.uniq_key, time_text(c.store_timestamp))
+            for c in self.candidates[:SHOWN_ROWS]
+        ]
+        heads = ("phy_offset", "source", "verdict", "topic", "keys", "uniq_key", "stored")
+        causes = [(cause.kind, cause.text) for cause in self.causes]
+        more = len(self.candidates) - len(candidates)
+        return html_table(repr(self), ("cause", "why"), causes) + html_table("candidates", heads, candidates, more)
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self, *, files: bool = True) -> str:
+        """Return lines for people: the verdict, how far log and index were searched, the candidates, the index files."""
+        return "\n".join(map(printable, self._lines(files=files)))
+
+    def _verdict(self, within: str) -> Iterator[str]:
+        missed = ""
+        if self.broker_found is not None and len(self.broker_found) < len(self.found):
+            missed = f"; a 4.9.3 broker would find {len(self.broker_found)}"
+        yield f"key {self.key!r} of topic {self.topic!r}{within}: {len(self.found):,} found{missed}"
+        for cause in self.causes:
+            yield f"  {cause.kind}: {cause.text}"
+        for groups, words in ((self.read_by, "read by"), (self.not_read_by, "not yet read by")):
+            if groups:
+                yield f"  the newest is {words} the group{'s' if len(groups) > 1 else ''} {', '.join(groups)}"
+
+    def _lines(self, *, files: bool) -> Iterator[str]:
         within = ""
         if self.begin is not None or self.end is not None:
             within = f", stored from {time_text(self.begin) or 'the beginning'} to {time_text(self.end) or 'the end'}"
-        yield f"key {self.key!r} of topic {self.topic!r}{within}"
+        yield from self._verdict(within)
+        yield ""
         yield f"  hashed as {self.index_key!r}: {self.key_hash}"
         lag = f"{self.lag_bytes:,} bytes behind the log's end" if self.lag_bytes else "up to the log's end"
         how_far = "no entries" if self.indexed_up_to is None else lag
@@ -175,23 +229,20 @@ class Explanation:
             yield f"  not indexed: {self.scanned_bytes:,} bytes read from the log, {unread:,} bytes not read"
         for begin, end in self.unreadable:
             yield f"  cannot be read: offsets {begin:,} to {end:,}, missing or damaged"
-        yield ""
-        yield f"index files, newest first: {len(self.files)}"
-        for file in self.files:
-            yield from _file_lines(file)
+        yield from () if self.sealed is None else self.sealed.lines()
+        searched = sum(file.searched for file in self.files)
+        yield f"  index files: {searched:,} of {len(self.files):,} searched{'' if files else ' (--verbose shows each)'}"
         yield ""
         yield f"candidates: {len(self.candidates)}"
         for candidate in self.candidates[:_SHOWN_CANDIDATES]:
             yield _candidate_line(candidate)
         if len(self.candidates) > _SHOWN_CANDIDATES:
             yield f"  ... and {len(self.candidates) - _SHOWN_CANDIDATES:,} more"
-        yield ""
-        missed = ""
-        if self.broker_found is not None and len(self.broker_found) < len(self.found):
-            missed = f"; a 4.9.3 broker would find {len(self.broker_found)}"
-        yield f"found: {len(self.found)}{missed}"
-        for cause in self.causes:
-            yield f"  {cause.kind}: {cause.text}"
+        if files:
+            yield ""
+            yield f"index files, newest first: {len(self.files)}"
+            for file in self.files:
+                yield from _file_lines(file)
 
 
 def _file_lines(file: FileStep) -> Iterator[str]:

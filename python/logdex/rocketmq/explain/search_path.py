@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from logdex import _core
+from logdex.errors import LogdexError
 from logdex.hash_index.query import MAX_TIME, MIN_TIME
 from logdex.rocketmq.explain.causes import likely_causes
-from logdex.rocketmq.explain.explanation import Candidate, Chain, Explanation, FileStep, Link
+from logdex.rocketmq.explain.explanation import Candidate, Chain, Explanation, FileStep, Link, SealedStep
 from logdex.rocketmq.index_service import IndexService
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from logdex.rocketmq.store import MessageStore
 
 _MAX_LINKS = 1_000
+
+_log = logging.getLogger(__name__)
 
 
 def explain(store: MessageStore, topic: str, key: str, times: TimeRange, clock_slack_ms: int) -> Explanation:
@@ -34,6 +38,7 @@ def explain(store: MessageStore, topic: str, key: str, times: TimeRange, clock_s
     )
     result = store.find(topic, key, begin=times.begin, end=times.end)
     found = tuple(message.phy_offset for message in result)
+    read_by, not_read_by = _readers(store, result[0]) if found else ((), ())
     indexed_up_to = max((file.header.end_phy_offset for file in files if len(file)), default=None)
     explanation = Explanation(
         topic=topic,
@@ -43,6 +48,7 @@ def explain(store: MessageStore, topic: str, key: str, times: TimeRange, clock_s
         index_key=index_key,
         key_hash=key_hash,
         files=steps,
+        sealed=_sealed_step(store, topic, key, times),
         candidates=_candidates(store.commit_log, (topic, key), times, steps, result),
         found=found,
         broker_found=None if index is None else _broker_found(index, topic, key, times, found),
@@ -54,8 +60,30 @@ def explain(store: MessageStore, topic: str, key: str, times: TimeRange, clock_s
         unscanned=tuple(result.unscanned),
         unreadable=tuple(result.unreadable),
         causes=(),
+        read_by=read_by,
+        not_read_by=not_read_by,
     )
     return likely_causes(store, explanation)
+
+
+def _sealed_step(store: MessageStore, topic: str, key: str, times: TimeRange) -> SealedStep | None:
+    asked = store.ask_sealed(topic, key, times)
+    if asked is None:
+        return None
+    place, files, found = asked
+    return SealedStep(str(place), len(files.names), files.entries, tuple(sorted(found, reverse=True)))
+
+
+def _readers(store: MessageStore, message: Message) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the groups whose offset in the message's queue is after it, and those whose is not."""
+    try:
+        groups = store.groups()
+    except (LogdexError, OSError) as error:
+        _log.warning("%s", error)
+        return (), ()
+    own = [each for each in groups if (each.topic, each.queue_id) == (message.topic, message.queue_id)]
+    read = {each.group for each in own if each.offset > message.queue_offset}
+    return tuple(sorted(read)), tuple(sorted({each.group for each in own} - read))
 
 
 def _lag(log: CommitLog, indexed_up_to: int | None) -> int:

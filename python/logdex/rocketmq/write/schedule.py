@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from logdex._core import make_directory, read_file, sync_directory
 from logdex._files import replace_file
 from logdex.errors import CorruptFileError
+from logdex.rocketmq import fastjson
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,8 +31,6 @@ SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 
 _NAME = "delayOffset.json"
 _TABLE = "offsetTable"
-# A text in quotes is skipped as a whole. Any other integer before a colon is a name.
-_BARE_NAME = re.compile(r'"(?:[^"\\]|\\.)*"|(?P<name>-?\d+)(?P<colon>\s*:)')
 _ONE_A_LINE = re.compile(rf'"{_TABLE}"\s*:\s*\{{\s*\n\s*"?\d')
 
 _log = logging.getLogger(__name__)
@@ -106,7 +105,7 @@ class DelayOffsets:
     def _load(self, path: Path) -> None:
         try:
             text = read_file(path).decode()
-            table = json.loads(_BARE_NAME.sub(_with_quotes, text))
+            table = fastjson.loads(text)
             offsets = {_integer(level): _integer(offset) for level, offset in table.pop(_TABLE, {}).items()}
         except (ValueError, AttributeError, TypeError, RecursionError) as error:
             raise CorruptFileError(str(path), 0, "a table of delay levels and offsets", str(error)) from None
@@ -136,10 +135,6 @@ class DelayOffsets:
         members = {name: _dumps(value) for name, value in self._others.items()}
         members[_TABLE] = f"{{{gap}{offsets}\n\t}}"
         return "{\n\t" + ",\n\t".join(f'"{name}":{members[name]}' for name in sorted(members)) + "\n}"
-
-
-def _with_quotes(match: re.Match[str]) -> str:
-    return match[0] if match["name"] is None else f'"{match["name"]}"{match["colon"]}'
 
 
 def _integer(value: str | float) -> int:
