@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent / "python" / "support"))
 from arro3.core import Table
 
 import golden
+import logdex
 from logdex.rocketmq import IndexFile, MessageStore, index_key
 
 FOREIGN = ("pyspark", "pyarrow", "pandas", "polars", "numpy")
@@ -49,6 +50,10 @@ def main() -> None:
     for name in ("pyspark_logdex", "pyspark_logdex_index", "pyspark_logdex_kafka"):
         assert not hasattr(importlib.import_module(name), "DefaultSource")
     assert not [name for name in FOREIGN if name in sys.modules]
+    # What the pages of `logdex browse` need beside modules is in the wheel, too.
+    web = Path(logdex.__file__).parent / "web"
+    for part in ("templates/base.html", "static/style.css", "static/htmx.min.js", "static/htmx.LICENSE.txt"):
+        assert (web / part).is_file(), part
     arro3 = importlib.metadata.version("arro3-core")
     print(f"wheel alone: {topic} {key} found at {offset} (arro3-core {arro3}, Python {sys.version.split()[0]})")  # noqa: T201
 

@@ -11,17 +11,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import TracebackType
 
-_JARS = Path(__file__).parent / "kafka" / "target" / "lib"
+JARS = Path(__file__).parent / "kafka" / "target" / "lib"
 _CLUSTER = "bG9nZGV4LWludGVyb3AtMQ"
 
 
 class Broker:
-    """A broker that is also its own controller. A topic is created by its first record; `settings` are defaults of topics."""
+    """A broker that is also its own controller. A topic is created by its first record; `settings` are defaults of topics.
+
+    A second broker in the same home continues where the first one stopped.
+    """
 
     def __init__(self, home: Path, **settings: object) -> None:
         java = shutil.which("java")
-        if java is None or not _JARS.is_dir():
-            raise FileNotFoundError(f"{_JARS if java else 'java'} is missing: run `make interop`")
+        if java is None or not JARS.is_dir():
+            raise FileNotFoundError(f"{JARS if java else 'java'} is missing: run `make interop`")
         port, controller = _free_ports(2)
         self.address = f"127.0.0.1:{port}"
         self.log_dir = home / "logs"
@@ -40,8 +43,8 @@ class Broker:
         }
         file = home / "broker.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()), encoding="ascii")
-        command = [java, "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{_JARS}/*"]
-        tool = [*command, "kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(file)]
+        command = [java, "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{JARS}/*"]
+        tool = [*command, "kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", _CLUSTER, "-c", str(file)]
         subprocess.run(tool, check=True, capture_output=True, cwd=home)
         with (home / "broker.log").open("ab") as log:
             self._jvm = subprocess.Popen([*command, "kafka.Kafka", str(file)], stdout=log, stderr=log, cwd=home)

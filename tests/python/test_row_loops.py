@@ -34,6 +34,10 @@ ROW_CALLS = {
 # Function -> reason.
 ALLOWED: dict[str, str] = {
     "cli/commands/paths.py: _write": "one value a batch, for the progress line",
+    "kafka/usage.py: _time_at": "the first time of a day",
+    "rocketmq/sealed.py: SealedIndex.ask": "the candidates of one key, for explain",
+    "rocketmq/overview.py: _time_at": "the first time of a day",
+    "cli/sources/rocketmq.py: _StoreSource._first": "the place of one queue offset",
     "cli/sources/rocketmq.py: _phy_offset": "one value, for info",
     "hash_index/index_directory.py: IndexDirectory._select": "query_offset returns a list of offsets",
     "kafka/find.py: _scan": "offsets of the records found, for the result",
@@ -41,11 +45,20 @@ ALLOWED: dict[str, str] = {
     "rocketmq/explain/causes.py: _of_messages_not_indexed": "one value",
     "rocketmq/copy.py: copy_messages": "one value, for a finding",
     "rocketmq/index_service.py: IndexService._build": "one value a batch: where the index file rolls",
+    "rocketmq/pages.py: PageRead._by_queues": "offsets of the messages of one page",
+    "rocketmq/pages.py: PageRead._step_back": "as above",
+    "rocketmq/pages.py: PageRead._step_on": "as above",
+    "rocketmq/server/inspection.py: queue_units": "a few units, for a tool that prints them",
+    "rocketmq/server/server.py: _warn_of_addresses": "one value, for a warning",
     "rocketmq/overview.py: first_time": "one value, for info",
     "rocketmq/overview.py: store_times": "two values a queue, for what is said if nothing is found",
     "spark/find.py: _same_times": "one value for each distinct time range",
+    "spark/seal.py: _rows.rows": "parts of index files, of which a task has few",
     "spark/messages/plan.py: MessagePlan._by_index": "offsets of candidates, for the plan of the driver",
     "spark/messages/plan.py: MessagePlan._units": "one value a queue: its mean message size",
+    "web/message_pages.py: MessagePages._neighbours": "one value for each neighbour of the message that is shown",
+    "web/store_pages.py: StorePages._ends": "two values a queue that is shown",
+    "web/view.py: rows_of": "the rows of the page that is shown",
     "spark/workers.py: call_in_tasks.answers": "one argument for each task",
 }
 

@@ -35,8 +35,8 @@ LAYERS = {
 }
 # The modules of a package that may use only those before them in the list.
 PACKAGE_LAYERS = {
-    "hash_index": ["format", "key_hash", "write", "read", "repair", "file"],
-    "kafka": ["compat", "format", "index", "read", "verify", "recover", "dump"],
+    "hash_index": ["format", "key_hash", "write", "read", "repair", "file", "sealed"],
+    "kafka": ["compat", "format", "index", "read", "tiered", "verify", "recover", "dump"],
 }
 
 Module = tuple[str, ...]

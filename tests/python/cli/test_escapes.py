@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafka_batches import Row, batch, write_segment
-from logdex.cli import _parser
+from logdex.cli import parser
 from logdex.rocketmq import MessageStore, StoreWriter
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def ran() -> set[str]:
 def _store_commands(root: Path, target: Path) -> Iterator[tuple[object, ...]]:
     topic = f"T{_ESCAPES}"
     for json in ((), ("--json",)):
-        for command in ("info", "verify", "stats"):
+        for command in ("info", "verify", "stats", "du", "groups"):
             yield (command, root, *json)
         yield ("cat", root, *json)
         yield ("cat", root, "--body", *json)
@@ -122,6 +122,7 @@ def _store_commands(root: Path, target: Path) -> Iterator[tuple[object, ...]]:
                 yield ("find", root, of, key, "--body", *json)
                 yield ("explain", root, of, key, *json)
         suffix = f"{len(json)}{_ESCAPES}"
+        yield ("seal", root, "--out", target / f"sealed{suffix}", *json)
         for command in ("build-index", "build-queues", "copy"):
             yield (command, root, target / f"{command}{suffix}", *json)
         yield ("export", root, target / f"{suffix}.parquet", *json)
@@ -202,10 +203,11 @@ def test_every_command_was_run(ran: set[str]) -> None:
     if not ran:
         pytest.skip("only this test was chosen")
     commands = set()
-    for name, parser in _subparsers(_parser()).items():
-        below = _subparsers(parser)
+    for name, found in _subparsers(parser()).items():
+        below = _subparsers(found)
         commands |= {f"{name} {each}" for each in below} if below else {name}
-    assert ran == commands
+    # These two run until they are stopped.
+    assert ran == commands - {"serve", "browse"}
 
 
 def _subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:

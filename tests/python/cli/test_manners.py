@@ -20,9 +20,10 @@ import pytest
 import logdex
 from logdex._core import time_text
 from logdex.cli import main
-from logdex.cli.arguments import time_ms
-from logdex.cli.output import Progress, duration_text, progress_line, size_text
+from logdex.cli.arguments import BeforeEnd, time_ms
+from logdex.cli.output import Progress, duration_text, progress_line
 from logdex.errors import printable
+from logdex.report import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +61,7 @@ def test_help_names_every_command_and_teaches(logdex_command: Callable[..., Any]
         assert own.code == 0
         # An example that begins with the command itself.
         assert f"\n  logdex {name} " in own.out
-    assert logdex_command("--version").out == f"logdex {logdex.__version__}\n"
+    assert logdex_command("--version").out.startswith(f"logdex {logdex.__version__}\n")
 
 
 @pytest.mark.parametrize(
@@ -159,7 +160,7 @@ def test_a_terminal_that_cannot_show_a_character_gets_its_escape(store: Callable
 
 def test_the_package_runs_as_a_program() -> None:
     module = subprocess.run([sys.executable, "-m", "logdex", "--version"], capture_output=True, check=True, timeout=60)
-    assert module.stdout.decode().strip() == f"logdex {logdex.__version__}"
+    assert module.stdout.decode().startswith(f"logdex {logdex.__version__}\n")
 
 
 def test_times() -> None:
@@ -176,10 +177,17 @@ def test_times() -> None:
     assert (time_ms("2023-11-14"), time_ms("2023-11-14", end=True)) == (1_699_920_000_000, 1_700_006_399_999)
     now = time.time_ns() // 1_000_000
     for text, ago in (("-500ms", 500), ("-2s", 2_000), ("-3m", 180_000), ("-2h", 7_200_000), ("-1.5d", 129_600_000)):
-        assert now - ago <= time_ms(text) <= now - ago + 60_000
+        at = time_ms(text)
+        assert isinstance(at, int)
+        assert now - ago <= at <= now - ago + 60_000
+    assert time_ms("end-2h") == time_ms("end-2h", end=True) == BeforeEnd(7_200_000)
+    assert time_ms("end") == BeforeEnd(0)
     for text in (
         "",
         "soon",
+        "end-",
+        "end-soon",
+        "ending",
         "2023-13-01",
         "1e5",
         "99999999999999999999",
@@ -398,3 +406,63 @@ def test_progress_is_silent_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     with Progress("verify") as progress:
         progress(1, 2)
     assert stream.getvalue() == ""
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_completes_commands_and_options(shell: str, logdex_command: Callable[..., Any]) -> None:
+    ran = logdex_command("--print-completion", shell)
+    assert (ran.code, ran.err) == (0, "")
+    assert all(word in ran.out for word in ("build-index", "skip-damaged", "rebuild-index"))
+
+
+def test_bash_completes(tmp_path: Path, logdex_command: Callable[..., Any]) -> None:
+    script = tmp_path / "logdex.bash"
+    script.write_text(logdex_command("--print-completion", "bash").out)
+    ask = f". {script}; COMP_WORDS=(logdex ver); COMP_CWORD=1; _shtab_logdex; echo ${{COMPREPLY[@]}}"
+    done = subprocess.run(["bash", "-c", ask], capture_output=True, text=True, check=False)  # noqa: S607 -- the script above
+    assert done.stdout.split() == ["verify"], done.stderr
+
+
+def test_the_man_page_has_every_command(logdex_command: Callable[..., Any]) -> None:
+    ran = logdex_command("--print-man-page")
+    assert ran.code == 0
+    assert ran.out.startswith(".TH LOGDEX")
+    assert all(f"logdex {name}" in ran.out for name in ("info", "explain", "kafka"))
+
+
+def test_the_version_names_codecs_and_stores(logdex_command: Callable[..., Any]) -> None:
+    lines = logdex_command("--version").out.splitlines()
+    assert lines == [
+        f"logdex {logdex.__version__}",
+        "codecs: gzip, lz4, snappy, zlib, zstd",
+        "stores: local, s3://, s3a://, gs://, az://, azure://, abfs://, abfss://, adl://, http://, https://, hdfs://",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "unpack"), [("store.tar.gz", "tar -xf"), ("store.ZIP", "unzip"), ("00000000000000000000.gz", "gunzip -k")]
+)
+def test_an_archive_is_refused_with_what_unpacks_it(
+    name: str, unpack: str, tmp_path: Path, logdex_command: Callable[..., Any]
+) -> None:
+    archive = tmp_path / name
+    archive.touch()
+    for words in (("info", archive), ("find", archive, "T", "k"), ("verify", archive)):
+        ran = logdex_command(*words)
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.err.endswith(f"found an archive; unpack it first: {unpack} {archive}\n")
+
+
+def test_colour_is_for_terminals(store: Callable[[str], Path]) -> None:
+    import pty  # noqa: PLC0415 -- not on Windows
+
+    words = [sys.executable, "-m", "logdex", "du", str(store("basic"))]
+    for variables, begins in (({}, b"\x1b[1mtopic"), ({"NO_COLOR": "1"}, b"topic")):
+        ours, theirs = pty.openpty()
+        with os.fdopen(ours, "rb") as terminal:
+            environment = {**{name: value for name, value in os.environ.items() if name != "NO_COLOR"}, **variables}
+            subprocess.run(words, stdout=theirs, check=True, env={**environment, "TERM": "xterm"})
+            assert terminal.read1(1 << 16).startswith(begins)
+            os.close(theirs)
+    piped = subprocess.run(words, stdout=subprocess.PIPE, check=True)
+    assert b"\x1b" not in piped.stdout

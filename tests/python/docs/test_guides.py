@@ -20,6 +20,7 @@ def test_there_is_a_guide_for_every_job() -> None:
         "check-and-repair",
         "ask-why",
         "write",
+        "serve",
     }
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from logdex.spark import kafka_source
 from logdex.spark.messages import source as messages_source
+from logdex.spark.options import STORAGE
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "spark.md").read_text(encoding="utf-8")
 IGNORED = {"kafka.*", "kafkaConsumer.*", "fetchOffset.*", "groupIdPrefix"}
@@ -16,7 +17,11 @@ IGNORED = {"kafka.*", "kafkaConsumer.*", "fetchOffset.*", "groupIdPrefix"}
 
 @pytest.mark.parametrize(
     ("heading", "options"),
-    [("Read messages", messages_source._OPTIONS), ("Read Kafka logs", kafka_source._OPTIONS)],
+    [
+        ("Read messages", (*messages_source._OPTIONS, f"{STORAGE}*")),
+        ("Read Kafka logs", (*kafka_source._OPTIONS, f"{STORAGE}*")),
+        ("Write messages into a new store", messages_source.WRITE_OPTIONS),
+    ],
 )
 def test_the_table_has_the_options_of_the_format(heading: str, options: tuple[str, ...]) -> None:
     section = PAGE.split(f"\n## {heading}\n")[1].split("\n## ")[0]

@@ -173,5 +173,8 @@ def test_what_cannot_be_locked_is_refused(store: Path) -> None:
 
 
 def test_an_unknown_holder_is_not_named() -> None:
-    assert str(LockedError("lock", 0)) == "lock is held by another process: stop the broker before writing to its store"
+    assert (
+        str(LockedError("lock", 0))
+        == "lock is held by another process: stop this broker or writer before writing to its files"
+    )
     assert "process 7:" in str(LockedError("lock", 7))

@@ -79,12 +79,17 @@ def unpack(case: str, directory: Path, archive: str = "log.tar.xz") -> Path:
     The times matter: a segment without timestamps takes part in a search by time with that of its file. Blocks of zeros
     become holes, as in the untrimmed indexes of a killed broker.
     """
+    return unpack_archive(ROOT / case / archive, directory)
+
+
+def unpack_archive(archive: Path, directory: Path) -> Path:
+    """Unpack an archive into `directory`, as `unpack` does."""
     times: list[tuple[Path, int]] = []
-    with tarfile.open(ROOT / case / archive) as tar:
+    with tarfile.open(archive) as tar:
         for member in tar:
             relative = PurePosixPath(member.name)
             if relative.is_absolute() or ".." in relative.parts:
-                raise ValueError(f"{case}/{archive}: {member.name} lies outside")
+                raise ValueError(f"{archive}: {member.name} lies outside")
             target = directory.joinpath(*relative.parts)
             if member.isdir():
                 target.mkdir(parents=True, exist_ok=True)

@@ -151,7 +151,7 @@ def test_a_collector_in_the_service_thread_ends_a_dropped_writer(
 ) -> None:
     """The finalizer runs inside a step of the service, which holds the lock of the steps."""
     collect, collected = threading.Event(), threading.Event()
-    build = IndexService.build_index
+    build = IndexService.index_once
 
     def build_and_collect(*arguments: Any, **options: Any) -> int:
         count = build(*arguments, **options)
@@ -164,7 +164,7 @@ def test_a_collector_in_the_service_thread_ends_a_dropped_writer(
         writer: StoreWriter
         itself: object
 
-    monkeypatch.setattr(IndexService, "build_index", build_and_collect)
+    monkeypatch.setattr(IndexService, "index_once", build_and_collect)
     gc.disable()
     try:
         holder = Holder()

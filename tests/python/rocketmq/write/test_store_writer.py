@@ -363,7 +363,7 @@ def test_the_services_retry_what_may_pass(
     with open_small(tmp_path, services=True) as writer:
         assert writer.state == WriterState("open")
         with monkeypatch.context() as patch:
-            patch.setattr(IndexService, "build_index", fail)
+            patch.setattr(IndexService, "index_once", fail)
             writer.put_message("T", keys="k0")
             wait_for(writer, "retrying")
             assert writer.state.error is error
@@ -387,7 +387,7 @@ def test_an_error_of_close_leaves_the_store_as_after_a_crash(tmp_path: Path, mon
 
     writer = open_small(tmp_path, services=True)
     with monkeypatch.context() as patch:
-        patch.setattr(IndexService, "build_index", fail)
+        patch.setattr(IndexService, "index_once", fail)
         writer.put_message("T", keys="k")
         with pytest.raises(OSError, match="No space left"):
             writer.close()

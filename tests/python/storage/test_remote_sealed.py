@@ -1,0 +1,121 @@
+"""A sealed index in a bucket: few requests, and the answers of the disk."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import golden
+import store_answers
+from logdex.rocketmq import IndexService, MessageStore, StoreWriter
+from slow_proxy import SlowProxy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import object_store
+
+DELAY_S = 0.05
+
+
+def searched(store: MessageStore, keys: list[tuple[str, str]]) -> list[Any]:
+    """Return what a store finds."""
+    columns = [list(column) for column in zip(*keys, strict=True)]
+    together = pa.table(store.find_batch(*columns)).select(["query_row", "phy_offset"]).to_pylist()
+    return [together, *([message.phy_offset for message in store.find(*each)] for each in keys[:30])]
+
+
+@pytest.mark.parametrize("case", golden.STORES)
+def test_a_golden_store_that_was_sealed_in_the_bucket_answers_alike(
+    server: object_store.ObjectStore, store: Callable[[str], Path], case: str
+) -> None:
+    root = store(case)
+    url = server.put(f"sealed-{case}", root)
+    with MessageStore.open(url, sealed="never", storage_options=server.options) as plain:
+        report = plain.seal()
+        assert report.ok
+    with MessageStore.open(root) as local, MessageStore.open(url, storage_options=server.options) as remote:
+        assert f"{report.checked['entries']:,} entries" in str(remote.sealed)
+        keys = store_answers.keys_of(pa.table(local.messages()))[::3]
+        assert len(keys) > 100
+        assert searched(remote, keys) == searched(local, keys)
+
+
+@pytest.mark.parametrize("files", [10, 1000])
+def test_opening_and_one_search_are_at_most_five_requests(
+    server: object_store.ObjectStore, tmp_path: Path, files: int
+) -> None:
+    root = tmp_path / "store"
+    with StoreWriter.open(root, hash_slots=10, max_entries=41, file_size=1 << 26, services=False) as writer:
+        for number in range(20 * files):
+            writer.put_message("orders", b"body %d" % number, keys=f"order-{number}", uniq_key=f"unique-{number}")
+    assert len(list((root / "index").iterdir())) == files
+    shutil.rmtree(root / "consumequeue")
+    url = server.put(f"many-{files}", root)
+    with MessageStore.open(url, sealed="never", storage_options=server.options) as plain:
+        assert plain.seal().checked["entries"] == 40 * files
+    with SlowProxy(server.port, DELAY_S) as proxy:
+        options = {**server.options, "aws_endpoint": proxy.endpoint}
+        begun = time.perf_counter()
+        with MessageStore.open(url, storage_options=options) as remote:
+            found = remote.find("orders", f"order-{7 * files}")
+            seconds = time.perf_counter() - begun
+            assert [message.body for message in found] == [b"body %d" % (7 * files)]
+            assert found.complete
+        assert len(proxy.requests) <= 5, [(request.method, request.target, request.range) for request in proxy.requests]
+    # 0.3 s on an idle machine.
+    assert seconds < 5, seconds
+
+
+def test_files_that_came_later_and_changed_are_seen(server: object_store.ObjectStore, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    url = ""
+    for number in range(2):
+        with StoreWriter.open(root, hash_slots=10, max_entries=41, file_size=1 << 26, services=False) as writer:
+            for each in range(100 * number, 100 * number + 100):
+                writer.put_message("orders", b"body %d" % each, keys=f"order-{each % 130}")
+        if not number:
+            with MessageStore.open(root) as local:
+                local.seal()
+            # Another copy has other times.
+            url = server.put("later", root)
+            with MessageStore.open(url, storage_options=server.options) as remote:
+                assert remote.sealed is None
+                remote.seal()
+            shutil.copytree(root / "_logdex", tmp_path / "old")
+    with MessageStore.open(url, storage_options=server.options) as remote:
+        assert remote.sealed is not None
+        assert [message.body for message in remote.find("orders", "order-0")] == [b"body 0"]
+    for path in sorted((root / "index").iterdir()):
+        server.put(f"later/index/{path.name}", path)
+    for path in sorted((root / "commitlog").iterdir()):
+        server.put(f"later/commitlog/{path.name}", path)
+    time.sleep(1.1)
+    with MessageStore.open(url, storage_options=server.options) as remote, MessageStore.open(root) as local:
+        assert [message.body for message in remote.find("orders", "order-0")] == [b"body 130", b"body 0"]
+        keys = [("orders", f"order-{number}") for number in range(130)]
+        assert searched(remote, keys) == searched(local, keys)
+
+
+def test_a_sealed_index_may_be_elsewhere(
+    server: object_store.ObjectStore, store: Callable[[str], Path], tmp_path: Path
+) -> None:
+    root = store("basic")
+    url = server.put("elsewhere-basic", root)
+    with MessageStore.open(url, sealed="never", storage_options=server.options) as plain:
+        plain.seal(tmp_path)
+        keys = store_answers.keys_of(pa.table(plain.messages()))[::10]
+        with MessageStore.open(url, sealed=tmp_path, storage_options=server.options) as sealed:
+            assert "index files" in str(sealed.sealed)
+            assert searched(sealed, keys) == searched(plain, keys)
+    with MessageStore.open(root) as local, IndexService.open(root / "index") as index:
+        local.seal(f"{url}-keys")
+        entries = sum(map(len, index.files))
+    with MessageStore.open(root, sealed=f"{url}-keys") as sealed, MessageStore.open(root) as plain:
+        assert f"{entries:,} entries" in str(sealed.sealed)
+        assert searched(sealed, keys) == searched(plain, keys)

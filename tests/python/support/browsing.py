@@ -1,0 +1,123 @@
+"""The pages of `logdex browse`, served by the command itself, and those who look at them."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from playwright.sync_api import BrowserContext, Locator, Page
+
+TOKEN = "a-token-for-tests"  # noqa: S105 -- of servers that live as long as a test
+COOKIE = "logdex-{}=" + TOKEN
+ARGUMENTS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+)
+BIG_BODY = b"0123456789abcdef" * (10 << 16)
+NAUGHTY = '<script>document.title="owned"</script><img src=x onerror="document.title=1">"\'&{{7*7}}'
+RIGHT_TO_LEFT = "\u05e9\u05dc\u05d5\u05dd \u202egnp.exe \u0645\u0631\u062d\u0628\u0627"
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+
+@dataclass(frozen=True)
+class Site:
+    """A running server."""
+
+    address: str
+    root: Path
+
+    @property
+    def port(self) -> int:
+        port = urlsplit(self.address).port
+        assert port is not None
+        return port
+
+    @property
+    def base(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def ask(
+        self, path: str, *, method: str = "GET", cookie: bool = True, headers: dict[str, str] | None = None
+    ) -> Answer:
+        """Send one request as it is, with the token's cookie."""
+        given = {"Cookie": COOKIE.format(self.port)} if cookie else {}
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection.request(method, path, headers=given | (headers or {}))
+        response = connection.getresponse()
+        answer = Answer(
+            response.status, {name.lower(): value for name, value in response.getheaders()}, response.read()
+        )
+        connection.close()
+        return answer
+
+    def json(self, path: str) -> Any:
+        answer = self.ask(path)
+        assert answer.status == 200, answer.text
+        return json.loads(answer.body)
+
+
+@contextmanager
+def serve(path: Path, *words: str) -> Iterator[Site]:
+    command = [
+        sys.executable,
+        "-m",
+        "logdex",
+        "browse",
+        str(path),
+        "--port",
+        "0",
+        "--no-open",
+        "--json",
+        "--token",
+        TOKEN,
+    ]
+    with subprocess.Popen([*command, *words], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        try:
+            yield Site(json.loads(line)["address"], path)
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+@dataclass
+class Visitor:
+    """One person with a browser."""
+
+    context: BrowserContext
+    page: Page
+    requests: list[str]
+    errors: list[str]
+
+    def open(self, site: Site, path: str = "/") -> Page:
+        """Go to a page of a site, with its token at the first time."""
+        if not any(cookie["name"] == f"logdex-{site.port}" for cookie in self.context.cookies()):
+            self.page.goto(site.address)
+        self.page.goto(site.base + path)
+        return self.page
+
+
+def follow(link: Locator) -> None:
+    """Click a link or a button, and wait for the page behind it."""
+    with link.page.expect_navigation():
+        link.click()
