@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sphinx.util import logging
 
 import logdex
-from logdex.cli import _parser
+from logdex.cli import parser
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +44,7 @@ html_theme_options = {"navigation_with_keys": True}
 html_copy_source = False
 copybutton_exclude = ".linenos, .gp, .go"
 
-PUBLIC_MODULES = ("logdex", "logdex.kafka", "logdex.rocketmq", "logdex.spark")
+PUBLIC_MODULES = ("logdex", "logdex.kafka", "logdex.rocketmq", "logdex.spark", "logdex.web")
 _INCLUDED = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 """Documents outside of docs, and the pages that include them."""
 
@@ -76,7 +76,7 @@ def _link_to_pages(_app: Sphinx, docname: str, source: list[str]) -> None:
 def _add_commands(_app: Sphinx, docname: str, source: list[str]) -> None:
     """Add the help text of every command to the page of the command line."""
     if docname == "reference/cli":
-        source[0] += "".join(_help_sections(_parser(), "logdex"))
+        source[0] += "".join(_help_sections(parser(), "logdex"))
 
 
 def _help_sections(parser: argparse.ArgumentParser, name: str) -> Iterator[str]:

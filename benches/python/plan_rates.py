@@ -1,17 +1,22 @@
 """Measure how long the driver plans a read of many files: RocketMQ log files cut at their queues, and Kafka partitions.
 
-    python benches/python/plan_rates.py [--files 10000] [--partitions 3000] [--rounds 5] [--short]
+    python benches/python/plan_rates.py [--files 10000] [--partitions 3000] [--rounds 5] [--short] [--s3]
 
 The log files are small, and the size of a task smaller in the same proportion: each file is cut into 8, as a file of 1 GiB is by
 default. A Kafka partition has one segment, and a line in the checkpoint of the log starts. The readers are called as Spark calls
 them, without Spark, on files in the page cache.
+
+With --s3 the log files are copied into an S3 server on this machine (moto), and planned from there, too. Between the two a proxy
+adds 50 ms to each request and counts them.
 """
 
 from __future__ import annotations
 
 import argparse
 import pickle
+import resource
 import statistics
+import sys
 import tempfile
 import time
 from functools import partial
@@ -25,6 +30,11 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from logdex.rocketmq import MessageStore
 from logdex.spark.kafka_source import KafkaLogSource
 from logdex.spark.messages.source import MessagesSource
+
+sys.path.append(str(Path(__file__).parents[2] / "tests" / "python" / "support"))
+
+import object_store
+from slow_proxy import SlowProxy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,25 +60,42 @@ def measured(name: str, rounds: int, call: Callable[[], Any]) -> Any:
     return found
 
 
-def measure_log(root: Path, files: int, rounds: int) -> None:
+def planned(path: str, task_bytes: int, **others: str) -> tuple[Any, list[Any]]:
+    """Return reader and tasks of a store."""
+    options = {"path": path, "maxPartitionBytes": str(task_bytes), "columns": "phy_offset", **others}
+    source = MessagesSource(CaseInsensitiveDict(options))
+    reader = source.reader(source.schema())
+    return reader, [*reader.partitions()]
+
+
+def measure_objects(root: Path, task_bytes: int) -> None:
+    """Measure the first plan of the same log in an object store, and its memory."""
+    with object_store.serve() as server, SlowProxy(server.port, 0.05) as proxy:
+        url = server.put("store", root)
+        options = {f"storage.{name}": value for name, value in object_store.options(proxy.endpoint).items()}
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        reader, tasks = measured("the same over S3, 50 ms a request", 1, partial(planned, url, task_bytes, **options))
+        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10
+        print(f"{len(tasks):,} tasks, {len(proxy.requests):,} requests, {grown:,} MiB more memory")
+        rows = measured("one task", 1, lambda: sum(batch.num_rows for batch in reader.read(tasks[len(tasks) // 2])))
+        assert rows > 0
+
+
+def measure_log(root: Path, files: int, rounds: int, *, s3: bool) -> None:
     """Measure the plan of a store's log, and a task of it."""
     size = MESSAGES_A_FILE * broker_store.message_bytes() + broker_store.BLANK_BYTES
     broker_store.write_log(root / "commitlog", files * MESSAGES_A_FILE, file_bytes=size)
     with MessageStore.open(root) as store:
         store.build_queues(root)
-    options = {"path": str(root), "maxPartitionBytes": str(size // CUTS), "columns": "phy_offset"}
-
-    def plan() -> Any:
-        source = MessagesSource(CaseInsensitiveDict(options))
-        reader = source.reader(source.schema())
-        return reader, reader.partitions()
-
+    plan = partial(planned, str(root), size // CUTS)
     reader, tasks = measured(f"{files:,} log files, cut into {CUTS} each", rounds, plan)
     assert len(tasks) > files * CUTS // 2, len(tasks)
     sizes = [len(pickle.dumps(task)) for task in tasks]
     print(f"{len(tasks):,} tasks, {statistics.mean(sizes):.0f} bytes each")
     rows = measured("one task", rounds, lambda: sum(batch.num_rows for batch in reader.read(tasks[len(tasks) // 2])))
     assert rows > 0
+    if s3:
+        measure_objects(root, size // CUTS)
 
 
 def measure_partitions(root: Path, partitions: int, rounds: int) -> None:
@@ -111,12 +138,13 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=10_000)
     parser.add_argument("--partitions", type=int, default=3_000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--s3", action="store_true", help="plan the log from an object store, too")
     parser.add_argument("--short", action="store_true", help="small, to see that it runs")
     arguments = parser.parse_args()
     if arguments.short:
         vars(arguments).update(SHORT)
     with tempfile.TemporaryDirectory(prefix="plan-rates-") as root:
-        measure_log(Path(root) / "store", arguments.files, arguments.rounds)
+        measure_log(Path(root) / "store", arguments.files, arguments.rounds, s3=arguments.s3)
         measure_partitions(Path(root) / "kafka", arguments.partitions, arguments.rounds)
 
 

@@ -1,0 +1,122 @@
+"""Rates of a sealed index: sealing, size, one search on a cold disk, a million keys at once.
+
+    python benches/python/sealed_rates.py --entries 20000000 --directory /tmp/sealed-rates
+
+It makes a store of one full index file, whose entries lead behind a short log, so that a search for a missing key reads the index
+alone. Reads are the read calls of this process (`/proc/self/io`). Beside each figure is that of the index file itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from logdex._core import SealedStore, sealed_directory
+from logdex.rocketmq import IndexService, MessageStore, StoreWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROWS = 500_000
+SPAN_MS = 20_000_000
+
+
+def make_store(root: Path, entries: int) -> None:
+    """Write a log of one message and index files of some entries, in which every message has two."""
+    with StoreWriter.open(root, file_size=1 << 20, services=False) as writer:
+        writer.put_message("orders", b"body", keys="first")
+    shutil.rmtree(root / "index")
+    state = random.Random(1)
+    with IndexService.open(root / "index", mode="a") as index:
+        begin = int(time.time() * 1000)
+        for first in range(0, entries, ROWS):
+            numbers = range(first, min(first + ROWS, entries))
+            keys = [f"{'order' if n % 2 else 'AC1400010000'}-{n // 2:08d}-{state.getrandbits(32):08x}" for n in numbers]
+            offsets = [(n // 2) * 2_048 for n in numbers]
+            times = [begin + n * SPAN_MS // entries for n in numbers]
+            batch = {"topic": ["orders"] * len(keys), "key": keys, "phy_offset": offsets, "store_timestamp": times}
+            index.put_batch(batch, threads=2)
+            with (root / "sample").open("a", encoding="ascii") as sample:
+                sample.write("".join(f"{key}\n" for key in keys[::20]))
+
+
+def forget(root: Path) -> None:
+    """Remove the files below a directory from the page cache."""
+    for path in root.rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def reads() -> int:
+    """Return the number of read calls of this process."""
+    lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
+    return int(dict(line.split(": ") for line in lines)["syscr"])
+
+
+def timed(call: Callable[[], object]) -> float:
+    """Return the seconds of a call."""
+    begun = time.perf_counter()
+    call()
+    return time.perf_counter() - begun
+
+
+def main() -> None:
+    """Measure, and print a line for each figure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--entries", type=int, default=19_999_999)
+    parser.add_argument("--keys", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--directory", type=Path, default=None)
+    arguments = parser.parse_args()
+    root = Path(tempfile.mkdtemp()) if arguments.directory is None else arguments.directory
+    entries: int = arguments.entries
+    if not (root / "index").is_dir():
+        make_store(root, entries)
+    with MessageStore.open(root, sealed="never") as store:
+        seconds = [timed(store.seal) for _ in range(arguments.rounds)]
+        report = store.seal()
+    print(f"seal: {entries / min(seconds) / 1e6:.1f} M entries/s, {statistics.median(seconds):.2f} s (median)")
+    print(f"size: {report.checked['key_bytes'] / entries:.2f} bytes an entry, of 21 in the index file")
+    for sealed in ("auto", "never"):
+        found = []
+        for number in range(arguments.rounds):
+            forget(root)
+            before = reads()
+            begun = time.perf_counter()
+            with MessageStore.open(root, sealed=sealed) as store:
+                opened, opening = reads(), time.perf_counter() - begun
+                store.find("orders", f"absent-{number}", scan=False)
+                found.append((opened - before, reads() - opened, opening, time.perf_counter() - begun - opening))
+        columns = [statistics.median(column) for column in zip(*found, strict=True)]
+        opening_text = f"open {columns[0]:.0f} reads, {columns[2] * 1e3:.1f} ms"
+        print(f"cold, sealed={sealed}: {opening_text}; find {columns[1]:.0f} reads, {columns[3] * 1e3:.2f} ms")
+    found_keys = (root / "sample").read_text(encoding="ascii").split()[: arguments.keys]
+    random.Random(2).shuffle(found_keys)
+    keys = pa.array(found_keys)
+    with IndexService.open(root / "index") as index:
+        plain = [timed(lambda: index.query_batch("orders", keys)) for _ in range(arguments.rounds)]
+        forget(root)
+    with IndexService.open(root / "index") as index:
+        cold_plain = timed(lambda: index.query_batch("orders", keys))
+    opened_sealed = SealedStore.open(sealed_directory(root))
+    files = opened_sealed.standing(root / "index")
+    merged = [timed(lambda: opened_sealed.select(files, keys, topics="orders")) for _ in range(arguments.rounds)]
+    forget(root)
+    cold = timed(lambda: SealedStore.open(sealed_directory(root)).select(files, keys, topics="orders"))
+    print(f"{arguments.keys:,} keys in memory: {min(merged):.3f} s sealed, {min(plain):.3f} s by select_batch")
+    print(f"{arguments.keys:,} keys, cold: {cold:.3f} s sealed, {cold_plain:.3f} s by select_batch")
+
+
+if __name__ == "__main__":
+    main()
