@@ -41,10 +41,21 @@ test: need-java $(VENV)/.extension ## run all tests: Rust, Python, Spark
 	@echo '== cargo test'
 	@$(CARGO) test --locked --quiet
 	@echo '== pytest'
-	@$(PY) -m pytest -q
+	@$(PY) -m pytest -q --ignore tests/python/web
+
+.PHONY: test-web
+test-web: need-browser $(VENV)/.extension ## test the pages of `logdex browse` in Chromium
+	@echo '== pytest tests/python/web'
+	@$(PY) -m pytest -q tests/python/web
+
+.PHONY: test-storage
+test-storage: $(VENV)/.extension ## test other stores than S3 on real servers: Azure (needs npm)
+	@command -v npm >/dev/null || { echo 'make test-storage needs node and npm'; exit 1; }
+	@npm ci --silent --no-audit --no-fund --prefix tests/storage
+	@$(PY) -m pytest -q tests/storage
 
 .PHONY: check
-check: $(VENV)/.extension wheel ## check formatting, lints, types, stubs, workflows, and the wheel in an empty environment
+check: $(VENV)/.extension ## check formatting, lints, types, stubs, workflows
 	@echo '== cargo fmt, clippy, doc'
 	@$(CARGO) fmt --check
 	@$(CARGO) clippy --locked --quiet --all-targets -- -D warnings
@@ -65,6 +76,7 @@ interop: need-java need-maven $(VENV)/.extension-release ## test files of logdex
 	@mvn -q -B -ntp -f tests/interop/pom.xml package
 	@mvn -q -B -ntp -f tests/interop/kafka/pom.xml package
 	@mvn -q -B -ntp -f tests/interop/spark/pom.xml package
+	@mvn -q -B -ntp -f tests/interop/wire/pom.xml package
 	@echo '== pytest tests/interop'
 	@$(PY) -m pytest -q tests/interop
 
@@ -131,16 +143,16 @@ lock: need-python ## pin the Python development environment again
 
 .PHONY: clean
 clean: ## remove everything that these targets created
-	@rm -rf $(VENV) build target fuzz/target fuzz/corpus fuzz/artifacts tests/interop/target tests/interop/kafka/target tests/interop/spark/target spark-warehouse .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) build target fuzz/target fuzz/corpus fuzz/artifacts tests/interop/target tests/interop/kafka/target tests/interop/spark/target tests/interop/wire/target spark-warehouse .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	@rm -f python/logdex/_core*.so
 	@find python tests benches examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: need-rust need-cxx need-python need-java need-maven
+.PHONY: need-rust need-cxx need-python need-java need-maven need-browser
 need-rust:
 	@scripts/need.sh rust cc
 need-cxx:
 	@scripts/need.sh cxx
-need-python need-java need-maven: need-%:
+need-python need-java need-maven need-browser: need-%:
 	@scripts/need.sh $*
 
 $(VENV)/.locked: requirements-dev.lock | need-python

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Usage: scripts/need.sh TOOL... with TOOL one of rust, cc, cxx, python, java, maven.
+# Usage: scripts/need.sh TOOL... with TOOL one of rust, cc, cxx, python, java, maven, browser.
 # Print in one line which tool is missing or too old and how to install it; print nothing if all tools exist.
 set -eu
 
@@ -51,6 +51,11 @@ need_maven() {
     command -v mvn >/dev/null 2>&1 || missing "mvn is missing: 'make interop' needs Maven: 'apt install maven'"
     javac=${JAVA_HOME:+$JAVA_HOME/bin/}javac
     command -v "$javac" >/dev/null 2>&1 || missing "$javac is missing: 'make interop' needs a JDK: 'apt install openjdk-17-jdk-headless'"
+}
+
+need_browser() {
+    command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 ||
+        missing "chromium is missing: 'make test-web' needs a browser: 'apt install chromium'"
 }
 
 for tool in "$@"; do
