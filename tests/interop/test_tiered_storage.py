@@ -39,7 +39,7 @@ def test_a_broker_and_its_remote_storage_are_one_log(tmp_path: Path, say: Callab
         names = ["topic", "partition", "offset", "timestamp", "partitionLeaderEpoch", "key", "value"]
         with LogDir.open(tiered.after, tiered=remote) as logs:
             topics = list(tiered_cluster.TOPICS)
-            read = pa.table(logs.records(topics, columns=names, isolation=level))  # type: ignore[arg-type]
+            read = pa.table(logs.records(topics, columns=names, isolation=level))
         times = pa.compute.cast(read.column("timestamp"), pa.int64())
         read = read.set_column(3, "timestamp", times)
         assert [tuple(row.values()) for row in read.to_pylist()] == expected

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafka_broker import Broker
@@ -77,7 +78,7 @@ def run(home: Path, plugin: Callable[[int], Mapping[str, object]], remote: Path)
             with _broker(home, plugin(phase)) as broker:
                 if phase == 0:
                     topics = {name: {"partitions": parts, "settings": SETTINGS} for name, (parts, _) in TOPICS.items()}
-                    _until(lambda topics=topics, broker=broker: _created(client, broker, topics))
+                    _until(partial(_created, client, broker, topics))
                 for number, (name, (partitions, producer)) in enumerate(TOPICS.items()):
                     client.ask(
                         "produce",
@@ -89,7 +90,7 @@ def run(home: Path, plugin: Callable[[int], Mapping[str, object]], remote: Path)
                         seed=10 * phase + number,
                         config={**PRODUCER, **producer},
                     )
-                _until(lambda broker=broker: _copied(client, broker, log_dir))
+                _until(partial(_copied, client, broker, log_dir))
                 if phase == PHASES - 1:
                     tiered.served |= _served(client, broker, "before")
         shutil.copytree(log_dir, tiered.before)
