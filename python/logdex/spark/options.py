@@ -6,6 +6,7 @@ Each function returns None if its option is not set, unless it has a default, an
 from __future__ import annotations
 
 import json
+import os
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
@@ -77,7 +78,7 @@ def _located(given: str, options: Mapping[str, str]) -> Path:
 def directories(options: Mapping[str, str], name: str) -> str | None:
     """Return a directory, or several separated by commas, as absolute paths."""
     given = names(options, name)
-    return None if given is None else ",".join(str(_located(each, options)) for each in given)
+    return None if given is None else ",".join(os.fspath(_located(each, options)) for each in given)
 
 
 def texts(options: Mapping[str, str], name: str) -> tuple[str, ...] | None:

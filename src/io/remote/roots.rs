@@ -1,8 +1,8 @@
 //! The stores that paths begin with, such as `s3://bucket`, and the options that lead to them.
 //!
 //! A path is text, and its options are kept here, for the whole process: credentials must not be in paths, which are in
-//! messages, results and the plans of Spark. A second set of options for the same bucket gets a root of its own, with a mark:
-//! `s3+1f00ba5e://bucket`.
+//! messages, results and the plans of Spark. Each set of options has a root of its own, with a mark that is the same in each
+//! process: `s3+1f00ba5e://bucket`.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -21,7 +21,13 @@ pub type Options = Vec<(String, String)>;
 pub const SCHEMES: [&str; 11] = ["s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl", "http", "https", "hdfs"];
 
 /// A lock would be held for ever in the child of a fork that another thread made meanwhile.
-static ROOTS: LazyLock<ArcSwap<HashMap<String, Arc<Options>>>> = LazyLock::new(ArcSwap::default);
+type Roots = LazyLock<ArcSwap<HashMap<String, Arc<Options>>>>;
+
+/// The options of each root that has a mark.
+static ROOTS: Roots = LazyLock::new(ArcSwap::default);
+
+/// The options that each root without a mark was first located with.
+static FIRST: Roots = LazyLock::new(ArcSwap::default);
 
 /// Returns the path that a URL means, with exactly these options; `None`: with those that its root was first located with.
 ///
@@ -70,7 +76,7 @@ pub fn locate(url: &str, options: Option<&Options>) -> Result<PathBuf> {
         Some(mark) => {
             let root = format!("{scheme}+{mark}://{authority}");
             if let Some(options) = options {
-                learn(&marked(&scheme, authority, &options), &Arc::new(options));
+                learn(&ROOTS, &marked(&scheme, authority, &options), &Arc::new(options));
             }
             if !ROOTS.load().contains_key(&root) {
                 return Err(refused(
@@ -83,18 +89,20 @@ pub fn locate(url: &str, options: Option<&Options>) -> Result<PathBuf> {
     Ok(PathBuf::from(root + &key))
 }
 
-/// The root of these options: that of the first set of a bucket is its plain URL.
+/// The root of these options. Without options given it is the one that the bucket had first, so that a file may be opened by
+/// the path that something else has shown.
 fn root_of(scheme: &str, authority: &str, options: Option<Options>) -> String {
     let plain = format!("{scheme}://{authority}");
-    let is_given = options.is_some();
-    let options = Arc::new(options.unwrap_or_default());
-    learn(&plain, &options);
-    // Without options a path means what it meant before, so that a file may be opened by the path that something else has.
-    if !is_given || ROOTS.load().get(&plain) == Some(&options) {
+    let options = match options {
+        Some(options) => Arc::new(options),
+        None => FIRST.load().get(&plain).cloned().unwrap_or_default(),
+    };
+    learn(&FIRST, &plain, &options);
+    if options.is_empty() {
         return plain;
     }
     let marked = marked(scheme, authority, &options);
-    learn(&marked, &options);
+    learn(&ROOTS, &marked, &options);
     marked
 }
 
@@ -104,11 +112,11 @@ fn marked(scheme: &str, authority: &str, options: &Options) -> String {
 }
 
 /// Keeps the options of a root, unless it has some.
-fn learn(root: &str, options: &Arc<Options>) {
-    if ROOTS.load().contains_key(root) {
+fn learn(roots: &Roots, root: &str, options: &Arc<Options>) {
+    if roots.load().contains_key(root) {
         return;
     }
-    ROOTS.rcu(|known| {
+    roots.rcu(|known| {
         let mut known = HashMap::clone(known);
         known.entry(root.to_owned()).or_insert_with(|| Arc::clone(options));
         known

@@ -30,7 +30,7 @@ def test_users_see_no_marks(server: object_store.ObjectStore, tmp_path: Path) ->
     logs = server.put("marked-logs", golden_kafka.unpack("damaged-crc", tmp_path / "logs"))
     said: list[str] = []
     answers = []
-    # The first options of a bucket need no mark, so there are others before.
+    # With several sets of options for one bucket.
     for number in range(3):
         options = {**server.options, "retry_timeout": f"{20 + number}s"}
         with MessageStore.open(url, storage_options=options) as store:

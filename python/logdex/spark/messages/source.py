@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -129,12 +130,14 @@ class ReadOptions:
 
     @property
     def directory(self) -> str:
-        """The directories of the log, with commas between: in a worker they may have other paths than in the layout."""
+        """The directories of the log for a message, with commas between."""
         return ",".join(map(str, self.directories))
 
     def open(self) -> CommitLog:
         """Open the log, or return the one that this process has open."""
-        return workers.commit_log(self.directory, access=self.access, compat=self.compat)
+        # In a worker they may have other paths than in the layout.
+        directories = ",".join(map(os.fspath, self.directories))
+        return workers.commit_log(directories, access=self.access, compat=self.compat)
 
     def tasks(self, damage: Damage) -> list[Task]:
         """Split what is wanted into tasks."""
