@@ -279,7 +279,7 @@ fn a_second_writer_is_refused_and_readers_are_not() {
     let writer = example(&path, Access::Auto);
     let write = OpenOptions { write: true, geometry: Some(geometry(10, 8)), ..OpenOptions::default() };
     match IndexFile::open(&path, write) {
-        Err(Error::Io { source, .. }) => assert_eq!(source.kind(), std::io::ErrorKind::WouldBlock),
+        Err(Error::Locked { path: locked, .. }) => assert_eq!(locked, path),
         other => panic!("{other:?}"),
     }
     assert_eq!(all(&open(&path, OpenOptions::default()), "T#a"), [1600, 1200, 1000]);
