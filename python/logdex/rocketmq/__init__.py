@@ -1,5 +1,9 @@
 """RocketMQ: a broker's store directory, its commit log and its key index, without the broker."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from logdex._core import CommitLog, ConsumeQueue, ConsumeQueueWriter, StoreCheckpoint
 from logdex.hash_index import IndexFile, IndexHeader, QueryOffsetResult, index_key, key_hash
 from logdex.rocketmq.copy import copy_messages
@@ -7,9 +11,11 @@ from logdex.rocketmq.explain import Explanation
 from logdex.rocketmq.find import FindResult
 from logdex.rocketmq.index_service import IndexService
 from logdex.rocketmq.message import Message
-from logdex.rocketmq.server import Server, serve
 from logdex.rocketmq.store import MessageStore
 from logdex.rocketmq.write.store_writer import PutResult, StoreWriter, WriterState
+
+if TYPE_CHECKING:
+    from logdex.rocketmq.server import Server, serve
 
 __all__ = [
     "CommitLog",
@@ -33,3 +39,14 @@ __all__ = [
     "key_hash",
     "serve",
 ]
+
+_OF_SERVER = ("Server", "serve")
+
+
+def __getattr__(name: str) -> object:
+    # asyncio and ssl take longer to import than all of the rest.
+    if name in _OF_SERVER:
+        from logdex.rocketmq import server  # noqa: PLC0415
+
+        return getattr(server, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

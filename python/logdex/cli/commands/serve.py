@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import signal
 import sys
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, get_args
 from logdex._types import Compat
 from logdex.cli.arguments import add_source, command, open_options, port
 from logdex.cli.output import say, say_json
-from logdex.rocketmq import MessageStore, serve
+from logdex.rocketmq import MessageStore
 
 if TYPE_CHECKING:
     import argparse
@@ -51,6 +50,11 @@ def add_parsers(subparsers: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until a signal comes."""
+    # They take longer to import than all other commands together.
+    import asyncio  # noqa: PLC0415
+
+    from logdex.rocketmq import serve  # noqa: PLC0415
+
     if arguments.tls_key and not arguments.tls_cert:
         raise ValueError("--tls-key: expected with --tls-cert")
     if arguments.request_log:
@@ -73,6 +77,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _serve(server: Server, arguments: argparse.Namespace) -> None:
+    import asyncio  # noqa: PLC0415
+
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
