@@ -312,6 +312,27 @@ impl PyCommitLogWriter {
         Ok((taken.collect::<PyResult<_>>()?, refused.collect::<PyResult<_>>()?))
     }
 
+    /// Append the whole frames at the beginning of bytes that another broker wrote at the end of this log, as they are.
+    ///
+    /// Queue offsets are those of the frames; no queue is numbered.
+    ///
+    /// Args:
+    ///     data: Bytes of a log from `wrote_offset` on, which may end anywhere.
+    ///
+    /// Returns:
+    ///     The length of the frames that were appended, and the number of bytes with which the frame after them is whole, as far as
+    ///     it is known: 0 if nothing is left, or if what is left is no frame.
+    ///
+    /// Raises:
+    ///     CorruptFileError: The data begins with no frame, or with one of another offset.
+    ///     ValueError: The writer is closed.
+    ///     OSError: As for `put_messages`.
+    ///
+    /// Source: `CommitLog#appendData`.
+    fn append_frames(&self, py: Python<'_>, data: PyBackedBytes) -> PyResult<(usize, usize)> {
+        Ok(py.detach(|| self.writer.append_frames(&data))?)
+    }
+
     /// Wait until everything that was put is on the disk.
     ///
     /// Raises:

@@ -48,6 +48,7 @@ ALLOWED: dict[str, str] = {
     "rocketmq/pages.py: PageRead._by_queues": "offsets of the messages of one page",
     "rocketmq/pages.py: PageRead._step_back": "as above",
     "rocketmq/pages.py: PageRead._step_on": "as above",
+    "rocketmq/replica/store_copy.py: StoreCopy.last_message": "one value a batch, for a comparison with the master",
     "rocketmq/server/inspection.py: queue_units": "a few units, for a tool that prints them",
     "rocketmq/server/server.py: _warn_of_addresses": "one value, for a warning",
     "rocketmq/overview.py: first_time": "one value, for info",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from logdex import __version__
 from logdex._core import CODECS, SCHEMES
 from logdex.cli.arguments import join_tiered, locate_urls, refuse_archive
-from logdex.cli.commands import browse, build, kafka, paths, seal, search, serve, stats
+from logdex.cli.commands import browse, build, kafka, paths, replicate, seal, search, serve, stats
 from logdex.cli.output import complain
 from logdex.errors import DamageWarning, LogdexError, printable
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
-COMMANDS = (paths, search, browse, build, seal, stats, serve, kafka)
+COMMANDS = (paths, search, browse, build, seal, stats, serve, replicate, kafka)
 
 _WRONG = 2
 
 _DESCRIPTION = """\
 Reads the files of a message broker without the broker: a RocketMQ store, a part of it, its
 index; a Kafka log directory, a partition, a segment. Reading changes and locks nothing, so
-the broker may run. Only `recover` changes a store."""
+the broker may run. Only `recover` changes a store, and `replicate` its own copy."""
 
 _EPILOG = """\
 start with

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
 from logdex._core import CommitLog, ConsumeQueue, ConsumeQueueWriter, StoreCheckpoint
@@ -15,6 +16,7 @@ from logdex.rocketmq.store import MessageStore
 from logdex.rocketmq.write.store_writer import PutResult, StoreWriter, WriterState
 
 if TYPE_CHECKING:
+    from logdex.rocketmq.replica import replicate
     from logdex.rocketmq.server import Server, serve
 
 __all__ = [
@@ -37,16 +39,16 @@ __all__ = [
     "copy_messages",
     "index_key",
     "key_hash",
+    "replicate",
     "serve",
 ]
 
-_OF_SERVER = ("Server", "serve")
+_OF_NETWORK = {"Server": "server", "serve": "server", "replicate": "replica"}
 
 
 def __getattr__(name: str) -> object:
     # asyncio and ssl take longer to import than all of the rest.
-    if name in _OF_SERVER:
-        from logdex.rocketmq import server  # noqa: PLC0415
-
-        return getattr(server, name)
+    if name in _OF_NETWORK:
+        module = importlib.import_module(f"logdex.rocketmq.{_OF_NETWORK[name]}")
+        return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,6 +9,8 @@
 //! all rows of a batch are checked, and all its files exist with their space reserved, before the first byte is written. After a
 //! failed write or fsync every later put and flush returns that error ([`crate::io::FirstFailure`]). The caller finds the end of
 //! a log after a crash, dispatches, and delivers delayed messages.
+//!
+//! A slave appends the frames that its master wrote as they are (upstream `CommitLog#appendData`).
 
 mod checkpoint_guard;
 mod flush_service;
@@ -24,6 +26,7 @@ mod put_columns;
 mod put_result;
 mod queue_table;
 mod shared;
+mod whole_frames;
 mod writer;
 
 pub use host::Host;

@@ -11,6 +11,7 @@ use super::log_files::LogFiles;
 use super::options::{PutOptions, WriterOptions};
 use super::pending_batch::PendingBatch;
 use super::queue_table::QueueTable;
+use super::whole_frames::whole_frames;
 use crate::error::{Error, Result};
 use crate::io::FirstFailure;
 use crate::rocketmq::commit_log::frame::UNCOMMITTED_LEN;
@@ -165,6 +166,37 @@ impl Shared {
                 table.undo();
                 Err(error)
             }
+        }
+    }
+
+    /// Writes the whole frames at the beginning of `data`. Returns their length, and the bytes that the next frame needs.
+    pub(super) fn append(&self, data: &[u8]) -> Result<(usize, usize)> {
+        let mut state = self.state();
+        let State { files, store_timestamp, checkpoint_guard, .. } = &mut *state;
+        self.failure.check()?;
+        if self.is_closed() {
+            return Err(Error::InvalidArgument(format!("{}: the log is closed for writing", self.directory.display())));
+        }
+        let mut at = 0;
+        loop {
+            let (begin, rest) = (self.wrote(), data.get(at..).unwrap_or_default());
+            let frames = match whole_frames(&self.directory, rest, begin, self.options.file_size) {
+                // The caller learns of it with the next call, which begins with this frame.
+                Err(_) if at > 0 => return Ok((at, 0)),
+                found => found?,
+            };
+            let Some(whole) = rest.get(..frames.len).filter(|whole| !whole.is_empty()) else {
+                return Ok((at, frames.needed));
+            };
+            let written =
+                frames.store_timestamps.map_or(Ok(()), |(earliest, _)| checkpoint_guard.before_write(earliest));
+            let written = written.and_then(|()| files.ready(begin)).and_then(|()| files.write(begin, whole));
+            self.failure.keep(written)?;
+            at += frames.len;
+            *store_timestamp = frames.store_timestamps.map_or(*store_timestamp, |(_, last)| last);
+            let end = begin + frames.len as u64;
+            files.leave(end);
+            self.wrote.store(end, Ordering::Release);
         }
     }
 

@@ -9,6 +9,7 @@ use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{ArrayRef, BinaryArray, Int32Array, RecordBatch, StringArray, TimestampMillisecondArray};
 
 use super::{CommitLogWriter, FlushMode, GivenMessage, Host, Limits, PutOptions, WriterOptions};
+use crate::error::Error;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::property_map::PropertyMap;
 use crate::rocketmq::commit_log::{Bodies, CommitLog, Options, ScanOptions};
@@ -467,5 +468,78 @@ fn a_message_that_the_broker_refuses_is_refused() {
             assert_eq!(error.is_none(), taken, "{release:?} {error:?}");
             assert!(error.is_none_or(|error| error.contains(release.name())));
         }
+    }
+}
+
+/// Twelve messages in files of 400 bytes, with the bytes behind BLANK frames, and the end of the log.
+fn of_another_broker(directory: &Path) -> (Vec<u8>, usize) {
+    let writer = open(directory, 0, 400);
+    for number in 0..12u8 {
+        let body = vec![number; 20 * usize::from(number % 5)];
+        let message =
+            batch(vec![("topic", texts(&[Some("T")])), ("body", bodies(&[&body])), ("store_timestamp", times(&[9]))]);
+        writer.put_messages(&message, PUT).unwrap();
+    }
+    let end = usize::try_from(writer.wrote_offset()).unwrap();
+    let files = 0..u64::try_from(end).unwrap().div_ceil(400);
+    (files.flat_map(|number| file(directory, 400 * number)).collect(), end)
+}
+
+#[test]
+fn frames_of_another_broker_are_appended_as_they_are_wherever_they_are_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, end) = of_another_broker(folder.path());
+    assert!(end > 4 * 400, "{end}");
+    for piece in [1, 3, 7, 50, 128, 399, 400, 401, 1000, end] {
+        let directory = tempfile::tempdir().unwrap();
+        let writer = open(directory.path(), 0, 400);
+        let (mut pending, mut needed) = (Vec::new(), 0);
+        for bytes in log[..end].chunks(piece) {
+            pending.extend_from_slice(bytes);
+            if pending.len() >= needed {
+                let taken;
+                (taken, needed) = writer.append_frames(&pending).unwrap();
+                pending.drain(..taken);
+                assert!(needed > pending.len() || pending.is_empty(), "{piece} {needed} {}", pending.len());
+            }
+        }
+        assert_eq!((writer.wrote_offset(), pending.len()), (end as u64, 0), "{piece}");
+        writer.flush().unwrap();
+        assert_eq!(writer.flushed_store_timestamp(), 9);
+        let files = 0..(end as u64).div_ceil(400);
+        let copy: Vec<u8> = files.flat_map(|number| file(directory.path(), 400 * number)).collect();
+        assert_eq!(copy, log, "{piece}");
+    }
+}
+
+#[test]
+fn what_is_no_frame_of_this_offset_is_refused_and_nothing_of_it_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, end) = of_another_broker(folder.path());
+    let first = usize::try_from(u32::from_be_bytes(*log.first_chunk().unwrap())).unwrap();
+    let changed = |at: usize, value: u8| {
+        let mut bytes = log[..end].to_vec();
+        bytes[at] ^= value;
+        bytes
+    };
+    for (data, found) in [
+        (changed(first, 1), "longer than the rest of the file"),
+        (changed(first + 3, 1), "that its fields do not have"),
+        (changed(first + 4, 1), "magic"),
+        (changed(first + 28, 1), "the offset"),
+        ([&log[..first], &[0; 100]].concat(), "zeros"),
+        ([&log[..first], &log[..first]].concat(), "the offset 0"),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let writer = open(directory.path(), 0, 400);
+        assert_eq!(writer.append_frames(&data).unwrap(), (first, 0), "{found}");
+        let error = writer.append_frames(&data[first..]).unwrap_err();
+        let Error::Corrupt { offset, found: text, .. } = &error else { panic!("{error}") };
+        assert_eq!(*offset, first as u64);
+        assert!(text.contains(found), "{error}");
+        assert_eq!(writer.wrote_offset(), first as u64);
+        assert_eq!(file(directory.path(), 0)[first..], vec![0; 400 - first]);
+        // It is no failure of the disk.
+        assert_eq!(writer.append_frames(&log[first..end]).unwrap(), (end - first, 0));
     }
 }

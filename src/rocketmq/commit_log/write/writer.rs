@@ -210,6 +210,23 @@ impl CommitLogWriter {
         Ok(filled)
     }
 
+    /// Appends the whole frames at the beginning of bytes that another broker wrote at this offset of its log (upstream
+    /// `CommitLog#appendData`). Queue offsets are not numbered. With synchronous flush it waits for the disk.
+    ///
+    /// Returns the length of the frames that were appended, and the number of bytes with which the next frame is whole, as far as
+    /// it is known.
+    ///
+    /// # Errors
+    /// `Corrupt` if the first bytes are no frame of this offset; else as [`Self::put_messages`].
+    pub fn append_frames(&self, data: &[u8]) -> Result<(usize, usize)> {
+        self.check_process()?;
+        let appended = self.shared.append(data)?;
+        if self.shared.options.flush == FlushMode::Sync {
+            self.flush()?;
+        }
+        Ok(appended)
+    }
+
     /// The first write or fsync that failed, of a put, a flush, the flush thread or the checkpoint.
     pub fn failure(&self) -> &FirstFailure {
         self.shared.failure()

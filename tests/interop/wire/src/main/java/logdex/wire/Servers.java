@@ -15,7 +15,8 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
 /**
  * A real name server and a real broker over a store directory, until standard input ends.
  *
- * <p>The broker starts as a slave and is a master from then on. So no timer of a master writes to the store.
+ * <p>The broker starts as a slave and is a master from then on. So no timer of a master writes to the store. With a {@code role} it has
+ * that role from the beginning; a slave asks the name server at {@code namesrvAddr}.
  */
 public final class Servers {
     private Servers() {}
@@ -23,8 +24,8 @@ public final class Servers {
     /**
      * Starts both.
      *
-     * @param arguments {@code name=value}: {@code namesrv} and {@code port} are ports, {@code dir} is the store; others are properties
-     *     of broker, store and server
+     * @param arguments {@code name=value}: {@code namesrv} and {@code port} are ports, {@code dir} is the store, {@code role} is optional;
+     *     others are properties of broker, store and server
      */
     public static void main(String[] arguments) throws Exception {
         System.setProperty("rocketmq.remoting.version", Integer.toString(MQVersion.CURRENT_VERSION));
@@ -48,7 +49,8 @@ public final class Servers {
         store.setStorePathRootDir(properties.getProperty("dir"));
         store.setStorePathCommitLog(properties.getProperty("dir") + "/commitlog");
         store.setHaListenPort(port + 1);
-        store.setBrokerRole(BrokerRole.SLAVE);
+        String role = (String) properties.remove("role");
+        store.setBrokerRole(role == null ? BrokerRole.SLAVE : BrokerRole.valueOf(role));
         properties.remove("namesrv");
         properties.remove("port");
         MixAll.properties2Object(properties, broker);
@@ -60,7 +62,9 @@ public final class Servers {
             throw new IllegalStateException("the broker does not start");
         }
         controller.start();
-        store.setBrokerRole(BrokerRole.ASYNC_MASTER);
+        if (role == null) {
+            store.setBrokerRole(BrokerRole.ASYNC_MASTER);
+        }
         System.out.println("ready");
         while (System.in.read() >= 0) {
             Thread.onSpinWait();

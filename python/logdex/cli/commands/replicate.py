@@ -1,0 +1,59 @@
+"""`logdex replicate`: the store of a running broker, copied and followed as by its slave."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+from logdex.cli.arguments import command
+from logdex.cli.output import Progress, complain, counts_text, say, say_report
+
+if TYPE_CHECKING:
+    import argparse
+
+    from logdex.cli.arguments import Subparsers
+
+_DETAILS = """\
+Copies the log of a running broker into DIR byte for byte, builds queues and index behind it, and
+copies the topics, groups and offsets. It speaks the protocols of a slave, so nothing has to be
+installed or set at the broker. DIR can be read while it is written, and goes on where it stopped.
+Without --once it follows the broker until it gets SIGINT or SIGTERM.
+
+HOST:PORT is where the broker listens (10911). The port of its log stream (10912) is asked for.
+
+  logdex replicate broker-a:10911 /backup/broker-a --once
+  logdex replicate broker-a:10911 /backup/broker-a"""
+
+_INTERRUPTED = 130
+
+
+def add_parsers(subparsers: Subparsers) -> None:
+    """Add the command."""
+    parser = command(subparsers, "replicate", "copy the store of a running broker, and follow it", _DETAILS, run)
+    parser.add_argument("master", metavar="HOST:PORT", help="where the broker listens")
+    parser.add_argument("directory", metavar="DIR", help="the copy; created if it is missing")
+    parser.add_argument("--once", action="store_true", help="end when DIR has all that the broker had at the start")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Copy until the end or a signal; 130 if a copy that was to end was interrupted."""
+    # asyncio takes longer to import than the rest of a short command.
+    from logdex.rocketmq.replica import Replication  # noqa: PLC0415
+
+    with Progress("copy") as progress:
+        replication = Replication(arguments.master, arguments.directory, once=arguments.once, progress=progress)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: replication.stop())
+        if not arguments.once and not arguments.json:
+            say(f"{arguments.directory}: follows {arguments.master}; stop with Ctrl-C")
+            sys.stdout.flush()
+        report = replication.run()
+    if arguments.json:
+        say_report(report, json=True)
+    else:
+        say(f"{arguments.directory}: {counts_text(report.checked)}")
+    if arguments.once and not replication.is_complete:
+        complain(f"{arguments.directory}: interrupted before it had all that {arguments.master} had")
+        return _INTERRUPTED
+    return 0

@@ -1,0 +1,125 @@
+"""The store that a slave writes: frames of the master's log as they are, and what a broker builds from them."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from logdex._core import CommitLog
+from logdex.errors import CorruptFileError
+from logdex.rocketmq.layout import OFFSET_NAME, StoreLayout
+from logdex.rocketmq.write.options import StoreOptions
+from logdex.rocketmq.write.parts import StoreParts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from logdex.report import Report
+    from logdex.rocketmq.replica.master import MasterState
+
+_log = logging.getLogger(__name__)
+
+
+class StoreCopy:
+    """A store that is written from a master's log. It ends with a whole message, so a broker and `MessageStore` read it."""
+
+    def __init__(self, root: Path, master: MasterState) -> None:
+        """Open a copy where it stopped, or begin one where the master's log begins.
+
+        Raises:
+            CorruptFileError: The copy is damaged where the master's log does not reach any more.
+            LockedError: A running broker or another writer holds the store.
+            FileExistsError: The directory is neither a store nor empty.
+            ValueError: The files of the copy have another size than the master's.
+            OSError: The system refuses.
+        """
+        self.layout = StoreLayout(root, str(root / "commitlog"))
+        options = StoreOptions(
+            file_size=master.file_size,
+            begin_phy_offset=master.min_offset,
+            flush="none",
+            **self._sizes(master.store_options),
+        )
+        try:
+            self._parts = StoreParts(root, options)
+        except CorruptFileError as error:
+            offset = self._log_offset(error)
+            if offset is None or offset < master.min_offset:
+                raise
+            _log.warning("%s; the copy is truncated there, and the master sends the rest again", error)
+            self._parts = StoreParts(root, replace(options, truncate=True))
+
+    def _sizes(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options that new files need; files that exist keep their sizes."""
+        exist = {"index": ("hash_slots", "max_entries"), "queues": ("queue_file_size", "extension_file_size")}
+        kept = {name for part, names in exist.items() if getattr(self.layout, part).exists() for name in names}
+        return {name: value for name, value in options.items() if name not in kept}
+
+    def _log_offset(self, error: CorruptFileError) -> int | None:
+        """Return the offset of the log at which an error found damage; None if it is about another file."""
+        path = Path(error.path)
+        is_log = path.parent.name == "commitlog" and OFFSET_NAME.fullmatch(path.name)
+        return int(path.name) + error.offset if is_log else None
+
+    @property
+    def recovered(self) -> Report:
+        """What opening found and did."""
+        return self._parts.recovered
+
+    @property
+    def begin(self) -> int:
+        """Offset of the first byte of the log."""
+        return self._parts.min_offset
+
+    @property
+    def end(self) -> int:
+        """Offset after the last message. Read it after `sync` to know what is on the disk."""
+        return self._parts.log.wrote_offset
+
+    def append(self, data: bytearray) -> tuple[int, int]:
+        """Append the whole frames at the beginning of the master's bytes; see `CommitLogWriter.append_frames`."""
+        return self._parts.log.append_frames(data)
+
+    def sync(self) -> None:
+        """Wait until everything that was appended is on the disk."""
+        self._parts.log.flush()
+
+    def dispatch(self) -> int:
+        """Dispatch what was appended to queues and index, so that readers see it; return the number of messages."""
+        return self._parts.dispatch()
+
+    def flush_queues(self) -> None:
+        """Flush the queues to the disk."""
+        self._parts.flush_queues()
+
+    def write_checkpoint(self) -> None:
+        """Dispatch, flush log and queues, and write the checkpoint."""
+        self._parts.write_checkpoint()
+
+    def last_message(self) -> tuple[int, bytes] | None:
+        """Return the last message as it is stored, with its offset; None without messages. It reads the last file."""
+        end, file_size = self.end, self._parts.log.file_size
+        with CommitLog.open(self.layout.commit_log) as log:
+            begin = max(self.begin, (end - 1) // file_size * file_size)
+            offset: int | None = None
+            for batch in log.scan(begin_phy_offset=begin, end_phy_offset=end, columns=("phy_offset",), check_crc=False):
+                if batch.num_rows:
+                    offset = batch.column("phy_offset")[-1].as_py()
+            return None if offset is None else (offset, log.stored_frames([offset], end - offset))
+
+    def close(self) -> None:
+        """Dispatch and flush everything, and close as a broker that is shut down.
+
+        Raises:
+            OSError: The system refuses. The store is closed all the same, as after a crash.
+        """
+        self._parts.close()
+
+    def abandon(self) -> None:
+        """Close after an error: as well as it can be done."""
+        with suppress(Exception):
+            self._parts.close()
