@@ -21,6 +21,7 @@
 //! - `verify`: findings in a segment and its indexes
 //! - `recover`: the valid part of a segment, and its indexes rebuilt
 //! - `dump`: the content of a file as lines
+//! - [`seal`]: the keys of all records, sorted by their hashes
 
 mod compat;
 #[cfg(any(feature = "python", test))]
@@ -29,6 +30,7 @@ pub mod format;
 pub mod index;
 pub mod read;
 mod recover;
+pub mod seal;
 #[cfg(test)]
 mod test_data;
 pub mod tiered;

@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::commit_log::{CommitLog, HeadTimes, KnownEnd};
 use super::index_recovery::{holds_tags, is_indexed};
@@ -14,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::hash_index::sealed::{self, Catalog, KeysFile, Layout, NO_TIME, Row, Rows, SealedKeys, StoreFile, place};
 use crate::hash_index::{Entry, Hits, IndexFile};
 use crate::io::remote::is_remote;
-use crate::io::storage::{self, Kind as FileKind, Status};
+use crate::io::storage::{self, Kind as FileKind};
 use crate::report::{Kind, Report};
 use crate::time_range::TimeRange;
 
@@ -22,8 +21,6 @@ use crate::time_range::TimeRange;
 const BLOCK: u32 = 65_536;
 /// Threads that sort and encode.
 const THREADS: usize = 2;
-/// Differences of the rows that are reported one by one.
-const MOST_FINDINGS: u64 = 100;
 /// The kind of an index file in the catalog, and its directory.
 const INDEX: (&str, &str) = ("index", "index");
 /// The kind of a file of the log.
@@ -35,14 +32,11 @@ const JOINTS: &str = "logdex.joints";
 const LONGEST_JOINT: u64 = 64 << 20;
 const GEOMETRY: [&str; 2] = ["logdex.hash_slots", "logdex.max_entries"];
 
-/// A file of the store with its path, as it was before its entries were read.
-type Listed = (PathBuf, StoreFile);
-
 /// Seals one store.
 #[derive(Debug)]
 pub struct Sealing {
     directory: PathBuf,
-    files: Vec<Listed>,
+    files: Vec<place::Listed>,
     rows: Rows,
     notes: BTreeMap<String, String>,
     /// By the start of each log file: the last message that an entry leads to.
@@ -56,21 +50,17 @@ impl Sealing {
     /// # Errors
     /// The system's error, with the path.
     pub fn new(root: &Path, directory: &Path, log: &CommitLog) -> Result<Self> {
-        storage::expect_tree(root);
-        let mut files = Vec::new();
-        list_below(root, "", directory, &mut files)?;
+        let mut files = place::list_store(root, directory, kind_of)?;
         let mut last_of_file = BTreeMap::new();
         for file in log.files()? {
             last_of_file.insert(file.start, -1);
             if !files.iter().any(|(path, _)| *path == file.path) {
                 let status = storage::status(&file.path)?;
-                files.push((file.path.clone(), described(&file.path.to_string_lossy(), &status)));
+                let path = file.path.to_string_lossy().into_owned();
+                files.push((file.path, StoreFile::new(&path, kind_of(&path), &status)));
             }
         }
-        // The temporary file is beside the index, or on this machine.
-        let temporary = if is_remote(directory) { std::env::temp_dir() } else { directory.to_owned() };
-        storage::create_directories(&temporary)?;
-        let (rows, report) = (Rows::new(&temporary), Report::default());
+        let (rows, report) = (place::no_rows(directory)?, Report::default());
         Ok(Self { directory: directory.to_owned(), files, rows, notes: BTreeMap::new(), last_of_file, report })
     }
 
@@ -154,7 +144,7 @@ impl Sealing {
     /// The system's error, with the path.
     pub fn finish(mut self, log: &CommitLog, index: &[Arc<IndexFile>]) -> Result<Report> {
         let rows = self.take_rows();
-        let keys = place::write_keys(&self.directory, &name_of_now(), &Layout::OneLog, rows, THREADS)?;
+        let keys = place::write_keys(&self.directory, &place::name_of_now(), &Layout::OneLog, rows, THREADS)?;
         self.publish(log, index, keys)
     }
 
@@ -182,7 +172,7 @@ impl Sealing {
         self.notes.insert(JOINTS.to_owned(), joints);
         let mut files = Vec::new();
         for (path, mut file) in std::mem::take(&mut self.files) {
-            if file.kind == INDEX.0 && file.entries.is_some() && !same(&path, &file)? {
+            if file.kind == INDEX.0 && file.entries.is_some() && !file.is_still_at(&path)? {
                 file.entries = None;
                 self.report.find(&path, 0, Kind::SealedFile, "the file as it was listed", "it changed: not sealed");
             }
@@ -328,35 +318,9 @@ fn row(
     Ok(Row { key_hash: entry.key_hash, part: 0, offset: entry.phy_offset, time })
 }
 
-/// A name for the files of keys of one call.
-fn name_of_now() -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    format!("{:011x}-{:x}", now.as_millis(), std::process::id())
-}
-
-/// Lists the files below a directory, without those of the sealed index.
-fn list_below(directory: &Path, above: &str, sealed: &Path, files: &mut Vec<Listed>) -> Result<()> {
-    let mut entries = storage::list(directory)?;
-    entries.sort_by(|a, b| a.name.cmp(&b.name));
-    for entry in entries {
-        let name = entry.name.to_string_lossy();
-        if entry.path == sealed || (above.is_empty() && name == place::DIRECTORY) {
-            continue;
-        }
-        let path = format!("{above}{name}");
-        match entry.status()? {
-            Some(status) if status.kind == FileKind::File => files.push((entry.path, described(&path, &status))),
-            Some(status) if status.kind == FileKind::Directory => {
-                list_below(&entry.path, &format!("{path}/"), sealed, files)?;
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-fn described(path: &str, status: &Status) -> StoreFile {
-    let kind = match path.split('/').next().unwrap_or_default() {
+/// The kind of a file by its path below the root.
+fn kind_of(path: &str) -> &'static str {
+    match path.split('/').next().unwrap_or_default() {
         "commitlog" | "" => LOG,
         "index" => INDEX.0,
         "consumequeue" => "consume-queue",
@@ -368,32 +332,7 @@ fn described(path: &str, status: &Status) -> StoreFile {
         "lock" => "lock",
         name if name.len() == 20 && name.bytes().all(|digit| digit.is_ascii_digit()) => LOG,
         _ => "other",
-    };
-    StoreFile {
-        path: path.to_owned(),
-        kind: kind.to_owned(),
-        size: i64::try_from(status.len).unwrap_or(i64::MAX),
-        modified: status.modified_ns(),
-        etag: status.etag().map(str::to_owned),
-        ..StoreFile::default()
     }
-}
-
-fn same(path: &Path, file: &StoreFile) -> Result<bool> {
-    match storage::status(path) {
-        Ok(status) => Ok(is_same(&status, file)),
-        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
-fn is_same(now: &Status, then: &StoreFile) -> bool {
-    i64::try_from(now.len).ok() == Some(then.size)
-        && match (now.etag(), &then.etag) {
-            (Some(now), Some(then)) => now == then,
-            (None, None) => now.modified_ns() == then.modified,
-            _ => false,
-        }
 }
 
 /// The sealed index of a store, open for lookups.
@@ -481,7 +420,7 @@ impl SealedStore {
             let Some(entries) = file.entries else { continue };
             let name = file.path.rsplit('/').next().unwrap_or_default();
             let now = by_name.get(name).map(storage::Entry::status).transpose()?.flatten();
-            let mut is_valid = now.is_some_and(|now| now.kind == FileKind::File && is_same(&now, file));
+            let mut is_valid = now.is_some_and(|now| now.kind == FileKind::File && file.is_same(&now));
             if is_valid && entries < full && !is_remote(index) {
                 is_valid = has_header(&index.join(name), file, entries)?;
             }
@@ -555,7 +494,7 @@ impl SealedStore {
     /// # Errors
     /// The system's error, with the path. Damage is a finding.
     pub fn verify(&self, standing: &Standing, log: &CommitLog, index: &[Arc<IndexFile>]) -> Result<Report> {
-        let mut report = Report::default();
+        let catalog_path = self.directory.join(place::CATALOG);
         let mut expected = Rows::new(&std::env::temp_dir());
         // The rows of a message at the end of a file may be those of the file beside it.
         let inner = |offset: i64| standing.is_all || standing.spans.iter().any(|(a, b)| *a < offset && offset < *b);
@@ -566,31 +505,7 @@ impl SealedStore {
             })?;
             expected.keep()?;
         }
-        let mut sealed = Rows::new(&std::env::temp_dir());
-        if let Err(error) = self.keys.for_each(|rows| {
-            let rows: Vec<Row> = rows.iter().filter(|row| inner(row.offset)).copied().collect();
-            sealed.push(&rows);
-            sealed.keep()
-        }) {
-            let Error::Corrupt { path, offset, expected, found } = &error else { return Err(error) };
-            report.find(path, *offset, Kind::SealedFile, expected, found);
-            return Ok(report);
-        }
-        report.count("sealed_rows", sealed.len() as u64);
-        let catalog = self.directory.join(place::CATALOG);
-        let mut differences = 0;
-        sealed::rows::compare(expected, sealed, |row, is_expected| {
-            differences += 1;
-            if differences <= MOST_FINDINGS {
-                let text = format!("a row of hash {}, offset {} and time {}", row.key_hash, row.offset, row.time);
-                let (expected, found) = if is_expected { (text, "none".to_owned()) } else { ("none".to_owned(), text) };
-                report.find(&catalog, 0, Kind::SealedRow, expected, found);
-            }
-        })?;
-        if differences > MOST_FINDINGS {
-            report.count("sealed_rows_wrong", differences);
-        }
-        Ok(report)
+        sealed::check::compare(&self.keys, &catalog_path, expected, |row| inner(row.offset))
     }
 }
 

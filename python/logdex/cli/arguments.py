@@ -110,8 +110,9 @@ def add_options(parser: argparse.ArgumentParser, *names: str) -> None:
 
 
 def open_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the values of `OPEN`, for `MessageStore.open` and `open_source`."""
-    return {name: getattr(arguments, name) for name in ("hash_slots", "max_entries", "commit_log")}
+    """Return the values of `OPEN`, for `MessageStore.open` and `open_source`; also of `--sealed`, where a command has it."""
+    names = ("hash_slots", "max_entries", "commit_log", *(["sealed"] if hasattr(arguments, "sealed") else []))
+    return {name: getattr(arguments, name) for name in names}
 
 
 def count(text: str) -> int:
@@ -209,6 +210,11 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "type": _tiered_key,
         "metavar": "[NAME=]FILE",
         "help": "the private key, in PEM, of segments that are encrypted; of the key pair NAME, or of all",
+    },
+    "--sealed": {
+        "default": "auto",
+        "metavar": "DIR_OR_URL",
+        "help": "the sealed index that `logdex seal --out` wrote, or never (default: that at the path, if there is one)",
     },
     "--zone": {
         "metavar": "Z",

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, overload
 
 from arro3.core import DataType, Table
 
-from logdex._core import locate, read_records, record_batch, time_text
+from logdex._core import key_text, locate, read_records, record_batch, time_text
 from logdex.errors import CorruptFileError
 from logdex.hash_index.query import TimeRange, check_max_num
-from logdex.kafka.files import MAX_OFFSET
 from logdex.kafka.key_index import KeyIndex, opened, partitions_of
+from logdex.kafka.sealed import both
 from logdex.notebook import SHOWN_ROWS, html_table, short_bytes
 from logdex.report import Damage
 
@@ -142,13 +142,14 @@ def find(
     """Find the records of a topic that carry a key, newest first.
 
     Candidates of the index are compared with the records. What no index covers, because there is none or because records were
-    added after it was built, is scanned. An open `LogDir` keeps the index open for the next call.
+    added after it was built, is scanned. A sealed index of the log directory is used, too; see `LogDir.seal`. An open `LogDir`
+    keeps both open for the next call.
 
     Args:
         log_dir: The log directory, or its path.
         topic: The topic's name.
         key: A `str` stands for its UTF-8 bytes.
-        index: The directory that `build_key_index` wrote; None: the topic is scanned.
+        index: The directory that `build_key_index` wrote; None: what is not sealed of the topic is scanned.
         begin: First timestamp, ms or an aware datetime; None: no bound.
         end: Last timestamp, included.
         header: Compare the values of the header of this name, not the record's key. If the index was built without it, the
@@ -175,17 +176,19 @@ def find(
     damage = Damage()
     with opened(log_dir) as logs:
         opened_index = None if place is None else logs.attached(place, partial(KeyIndex, place))
-        for each in partitions_of(logs, topic):
-            log = logs.log(topic, each.partition)
+        partitions = partitions_of(logs, topic)
+        searched = [logs.log(topic, each.partition) for each in partitions]
+        sealed = logs.sealed_keys().candidates(searched, key_text(value), header, times)
+        for each, log, (offsets, unsealed) in zip(partitions, searched, sealed, strict=True):
             for finding in log.missing_segments():
                 damage.add(finding)
-            holes: Sequence[tuple[int, int]] = [(0, MAX_OFFSET)]
-            offsets: list[int] = []
+            holes, indexed = unsealed, list[int]()
             if opened_index is not None:
-                holes, offsets = opened_index.candidates(each, value, header)
+                unindexed, indexed = opened_index.candidates(each, value, header)
+                holes = both(unsealed, unindexed)
             hits, passed = _scan(log, holes, value, header)
             read = partial(log.records_at, columns=RECORD_COLUMNS, keys=[value], header=header)
-            records, others = _newest_first(read, sorted({*offsets, *hits}), times, most)
+            records, others = _newest_first(read, sorted({*offsets, *indexed, *hits}), times, most)
             lists.append(records)
             scanned += passed
             rejected += others

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -9,10 +10,12 @@ from logdex import _core
 from logdex._files import Closing, existing_directory
 from logdex._types import check_int64
 from logdex.errors import CorruptFileError
+from logdex.hash_index.sealed import check_sealed
 from logdex.kafka import checkpoint
 from logdex.kafka.files import MAX_OFFSET, TopicPartition, parse_partition_directory
 from logdex.kafka.groups import OFFSETS_TOPIC, group_offsets
 from logdex.kafka.log import BATCH_ROWS, MAX_BATCH_BYTES, Log
+from logdex.kafka.sealed import SealedKeys, seal
 from logdex.kafka.tiered import join_log_dir
 from logdex.kafka.usage import usage
 from logdex.kafka.verify import verify_checkpoints
@@ -25,8 +28,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from logdex._core import LogSegment, SegmentReader
-    from logdex._types import Access, Check, Isolation, OnError, Time
+    from logdex._types import Access, Check, Isolation, OnError, Progress, Time
     from logdex.groups import GroupOffset
+    from logdex.hash_index.sealed import Sealed
     from logdex.kafka.tiered import Keys
     from logdex.report import Report
     from logdex.usage import By, Usage
@@ -47,9 +51,10 @@ class LogDir(Closing):
         ...         print(batch.num_rows)
     """
 
-    def __init__(self, directory: Path, options: dict[str, Any]) -> None:
+    def __init__(self, directory: Path, options: dict[str, Any], sealed: Sealed) -> None:
         self._directory = directory
         self._options = options
+        self._sealed = sealed
         self._logs: dict[TopicPartition, Log] = {}
         self._attached: dict[object, Closing] = {}
         self._lock = _core.ThreadLock()
@@ -67,6 +72,7 @@ class LogDir(Closing):
         storage_options: Mapping[str, str] | None = None,
         tiered: str | PathLike[str] | None = None,
         tiered_keys: Keys | None = None,
+        sealed: Sealed = "auto",
     ) -> LogDir:
         """Open a log directory; the options that are not described here are those of `Log.open`.
 
@@ -81,13 +87,19 @@ class LogDir(Closing):
                 keys. The segments of both are read as one log. Kafka's `LocalTieredStorage` and Aiven's plugin are known.
             tiered_keys: Private keys of encrypted segments, in PEM or as paths of files, by the name of their key pair; or one
                 for all.
+            sealed: "auto" searches with the sealed index in the log directory if there is one (see `seal`), "never" with none.
+                Or the directory of one. It stands for the segments that are as they were; the others are read as before.
 
         Raises:
-            OSError: The directory cannot be read.
+            OSError: The directory cannot be read; nor a sealed index at the path that `sealed` is.
+            CorruptFileError: The catalog of the sealed index at the path that `sealed` is, is damaged.
             ValueError: It is a partition's directory, no known plugin wrote `tiered`, or a key is none. An encrypted segment
-                without its key is an error when it is opened.
+                without its key is an error when it is opened. Or a path as `sealed` with `compat`.
         """
         check_int64(max_batch_bytes=max_batch_bytes)
+        check_sealed(sealed)
+        if compat is not None and sealed not in ("auto", "never"):
+            raise ValueError(f"sealed={os.fspath(sealed)!r}: a sealed index has no broker's answers; leave out compat")
         path = existing_directory(log_dir, "Kafka log directory", storage_options)
         if Log.exists_at(path):
             raise ValueError(f"{path}: this is a partition's directory; its log directory is {path.absolute().parent}")
@@ -95,7 +107,11 @@ class LogDir(Closing):
             path = join_log_dir(path, tiered, tiered_keys, storage_options)
         elif _core.holds_tiered(path):
             path = join_log_dir(None, path, tiered_keys, storage_options)
-        return cls(path, {"check": check, "access": access, "compat": compat, "max_batch_bytes": max_batch_bytes})
+        options = {"check": check, "access": access, "compat": compat, "max_batch_bytes": max_batch_bytes}
+        logs = cls(path, options, sealed if compat is None else "never")
+        if sealed not in ("auto", "never"):
+            logs.sealed_keys()
+        return logs
 
     @staticmethod
     def exists_at(path: str | PathLike[str]) -> bool:
@@ -164,8 +180,7 @@ class LogDir(Closing):
     def usage(self, by: By = "topic") -> list[Usage]:
         """Return how many offsets and bytes of `.log` files each topic, partition or day (UTC, of the timestamps) has."""
         check_by(by)
-        logs = [self.log(each.topic, each.partition) for each in self.partitions()]
-        return grouped((part for log in logs for part in usage(log, by_day=by == "day")), by)
+        return grouped((part for log in self._all_logs() for part in usage(log, by_day=by == "day")), by)
 
     def attached(self, name: object, make: Callable[[], _Attached]) -> _Attached:
         """Return an object that is opened once for this directory, and closed with it."""
@@ -174,6 +189,49 @@ class LogDir(Closing):
             if name not in self._attached:
                 self._attached[name] = make()
             return self._attached[name]  # type: ignore[return-value]  # what `make` of this name returned
+
+    def sealed_keys(self) -> SealedKeys:
+        """Return the sealed index that searches use. It is opened at the first call."""
+        return self.attached(SealedKeys, partial(SealedKeys, self._sealed, self._directory))
+
+    @property
+    def sealed(self) -> str | None:
+        """What a sealed index stands for, in words; None without one."""
+        return self.sealed_keys().words(self._all_logs())
+
+    def seal(
+        self,
+        out: str | PathLike[str] | None = None,
+        *,
+        header: str | None = None,
+        progress: Progress | None = None,
+    ) -> Report:
+        """Write a sealed index: the keys of all records, sorted by their hashes, and a catalog of the files.
+
+        A later `open` finds it in the log directory, or takes its directory as `sealed`. A search then costs one read and the
+        records, in place of a scan of the topic. Segments with damage are left out, and read as before. A sealed index that is
+        there is replaced when the new one is complete.
+
+        Args:
+            out: The directory, local or a URL, in which `_logdex` is written; None: the log directory.
+            header: The name of a header whose values are sealed beside the keys.
+            progress: Called with the bytes of `.log` files that were read, and all of them.
+
+        Returns:
+            A report that counts segments, entries, and the bytes of the files of keys. Findings are damage, missing segments and
+            segments that are not sealed.
+
+        Raises:
+            FileExistsError: `_logdex` would be in the local log directory of a broker, which would not start with it.
+            ValueError: Remote storage (`tiered`) without `out`; or `compat`, with which damage may be passed over.
+            OSError: The system refuses.
+        """
+        if self._options["compat"] is not None:
+            raise ValueError("seal: a sealed index has no broker's answers; leave out compat")
+        return seal(self._directory, self._all_logs(), out, header, progress)
+
+    def _all_logs(self) -> list[Log]:
+        return [self.log(each.topic, each.partition) for each in self.partitions()]
 
     def records(
         self,
@@ -222,11 +280,12 @@ class LogDir(Closing):
         )
 
     def verify(self, *, deep: bool = True, progress: Callable[[LogSegment], None] | None = None) -> Report:
-        """Check every partition, see `Log.verify`, and the checkpoints beside them."""
+        """Check every partition, see `Log.verify`, the checkpoints beside them, and the sealed index."""
         logs = {each: self.log(each.topic, each.partition) for each in self.partitions()}
         reports = [log.verify(deep=deep, progress=progress) for log in logs.values()]
         ends = {partition: _end_of(log) for partition, log in logs.items()}
-        return merge([*reports, verify_checkpoints(self._directory, ends)])
+        sealed = self.sealed_keys().verify(logs.values())
+        return merge([*reports, verify_checkpoints(self._directory, ends), sealed])
 
     def _check_open(self) -> None:
         if self._closed:
@@ -244,7 +303,7 @@ class LogDir(Closing):
         return f"LogDir({str(self._directory)!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(LogDir.open, self._directory, **self._options), ()
+        return partial(LogDir.open, self._directory, **self._options, sealed=self._sealed), ()
 
 
 def _end_of(log: Log) -> int:

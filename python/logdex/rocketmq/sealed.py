@@ -7,14 +7,15 @@ before. A sealed index that is missing or damaged changes no answer: the index f
 from __future__ import annotations
 
 import logging
-import os
-from typing import TYPE_CHECKING, Any, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from logdex import _core
 from logdex._core import SealedStore, StoreSealing, ThreadLock
 from logdex._files import RemotePath
 from logdex.errors import CorruptFileError
 from logdex.hash_index.directory import list_directory
+from logdex.hash_index.sealed import open_sealed
 from logdex.report import Report, merge
 from logdex.rocketmq.find import FilesIndex, covered_ranges
 
@@ -27,49 +28,21 @@ if TYPE_CHECKING:
     from logdex._core import CommitLog, IndexFile, SealedFiles
     from logdex._types import Progress
     from logdex.hash_index.query import TimeRange
+    from logdex.hash_index.sealed import Sealed
     from logdex.rocketmq.index_service import IndexService
     from logdex.rocketmq.layout import StoreLayout
     from logdex.rocketmq.read import Range
 
 _log = logging.getLogger("logdex")
 
-Sealed: TypeAlias = "str | os.PathLike[str]"
-"""Which sealed index a store uses: "auto" is that in its root, if there is one, "never" none; or the directory of one."""
 
-
-def check_sealed(sealed: object) -> None:
-    """Raise `TypeError` if the argument is neither a word nor a path."""
-    if not isinstance(sealed, str | os.PathLike):
-        raise TypeError(f'sealed={sealed!r}: expected "auto", "never" or the directory of a sealed index')
-
-
-def open_sealed(sealed: Sealed, root: Path) -> SealedStore | None:
-    """Open the sealed index of a store. A damaged one that was not asked for by its path is passed over with a warning.
+def open_store(sealed: Sealed, root: Path) -> SealedStore | None:
+    """Open the sealed index of a store; see `open_sealed`.
 
     The directories of a remote store that a search needs are listed at the same time.
-
-    Raises:
-        FileNotFoundError: There is no sealed index at the path that was given.
-        CorruptFileError: Its catalog is damaged.
     """
-    if sealed == "never":
-        return None
-    is_given = sealed != "auto"
     beside = [root / "commitlog", root / "index"] if isinstance(root, RemotePath) else []
-    place = _core.locate(sealed, _core.storage_options(root) or None) if is_given else root
-    try:
-        return SealedStore.open(_core.sealed_directory(place), beside)
-    except FileNotFoundError:
-        if not is_given:
-            return None
-        if (place / "catalog.parquet").is_file():
-            return SealedStore.open(place, beside)
-        raise
-    except CorruptFileError as error:
-        if is_given:
-            raise
-        _log.warning("the sealed index is not used, each index file is asked: %s", error)
-    return None
+    return open_sealed(sealed, root, partial(SealedStore.open, beside=beside))
 
 
 class SealedIndex:

@@ -13,6 +13,7 @@ from logdex._core import CommitLog, ThreadLock, locate, storage_options
 from logdex._files import Closing, RemotePath
 from logdex._types import MAX_INT64, check_int64
 from logdex.hash_index.query import CLOCK_SLACK_MS, TimeRange, check_clock_slack
+from logdex.hash_index.sealed import check_sealed
 from logdex.report import Damage, merge
 from logdex.rocketmq.check import StoreCheck
 from logdex.rocketmq.explain import explain
@@ -26,7 +27,7 @@ from logdex.rocketmq.pages import PageFilter, PageRead
 from logdex.rocketmq.queues import QueueSet
 from logdex.rocketmq.read import MessageRead, expect_end, expect_end_after
 from logdex.rocketmq.rebuild import build_index, build_queues
-from logdex.rocketmq.sealed import Sealed, SealedIndex, check_sealed, open_sealed, seal
+from logdex.rocketmq.sealed import SealedIndex, open_store, seal
 from logdex.usage import check_by, grouped
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from logdex._types import Access, Body, Compat, Progress, Scan, Time
     from logdex.arrow import BatchStream
     from logdex.groups import GroupOffset
+    from logdex.hash_index.sealed import Sealed
     from logdex.report import Finding, Report
     from logdex.rocketmq.explain import Explanation
     from logdex.rocketmq.find import FindResult, KeyView, SearchIndex
@@ -122,10 +124,10 @@ class MessageStore(Closing):
         place = locate(root, storage_options)
         # Of a remote store first, because this lists its directories with the same wait.
         is_remote = is_searched and isinstance(place, RemotePath)
-        opened = open_sealed(sealed, place) if is_remote else None
+        opened = open_store(sealed, place) if is_remote else None
         layout = find_layout(root, commit_log, storage_options, is_sealed=opened is not None)
         if is_searched and not is_remote:
-            opened = open_sealed(sealed, layout.root)
+            opened = open_store(sealed, layout.root)
         options = {"hash_slots": hash_slots, "max_entries": max_entries, "clock_slack_ms": clock_slack_ms}
         store = cls(layout, {**options, "access": access, "compat": compat, "sealed": sealed})
         store._begin(opened)

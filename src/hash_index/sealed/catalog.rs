@@ -15,6 +15,7 @@ use parquet::file::writer::SerializedFileWriter;
 use super::keys_file::{Group, Layout};
 use super::table::{self, Kind, Table};
 use crate::error::{Error, Result};
+use crate::io::storage::{self, Status};
 
 /// Name of the note that holds the version of the format.
 const VERSION_NOTE: &str = "logdex.sealed";
@@ -49,6 +50,42 @@ pub struct StoreFile {
     pub last_timestamp: Option<i64>,
     /// Rows of the sealed index that come from it; `None`: none, because it is not sealed.
     pub entries: Option<i64>,
+}
+
+impl StoreFile {
+    /// Describes a file: its identity, and nothing of its content.
+    pub fn new(path: &str, kind: &str, status: &Status) -> Self {
+        Self {
+            path: path.to_owned(),
+            kind: kind.to_owned(),
+            size: i64::try_from(status.len).unwrap_or(i64::MAX),
+            modified: status.modified_ns(),
+            etag: status.etag().map(str::to_owned),
+            ..Self::default()
+        }
+    }
+
+    /// Whether a file is the one that was described: by length and `ETag`, or by length and time.
+    pub fn is_same(&self, now: &Status) -> bool {
+        i64::try_from(now.len).ok() == Some(self.size)
+            && match (now.etag(), &self.etag) {
+                (Some(now), Some(then)) => now == then,
+                (None, None) => now.modified_ns() == self.modified,
+                _ => false,
+            }
+    }
+
+    /// As [`Self::is_same`], of the file at a path; false if there is none.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn is_still_at(&self, path: &Path) -> Result<bool> {
+        match storage::status(path) {
+            Ok(status) => Ok(self.is_same(&status)),
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
 }
 
 /// A file of keys.

@@ -4,11 +4,13 @@
 //! - `keys_file`: the files of sorted rows; a row group is what one lookup reads
 //! - `catalog`: the files of the store, and the row groups of the files of rows
 //! - `lookup`: from key hashes to candidates
+//! - `check`: the rows against those that they were made from
 //! - `place`: the directory `_logdex`
 //!
 //! The format is described in docs/formats/sealed.md.
 
 pub mod catalog;
+pub mod check;
 pub mod keys_file;
 pub mod lookup;
 pub mod place;

@@ -4,15 +4,17 @@
 //! new one.
 
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 
-use super::catalog::{Catalog, KeysFile};
+use super::catalog::{Catalog, KeysFile, StoreFile};
 use super::keys_file;
 use super::rows::Rows;
 use crate::error::{Error, Result};
 use crate::hash_index::sealed::Layout;
-use crate::io::storage;
+use crate::io::remote::is_remote;
+use crate::io::storage::{self, Kind};
 
 /// Name of the directory.
 pub const DIRECTORY: &str = "_logdex";
@@ -26,6 +28,66 @@ const MOST_CATALOG_BYTES: u64 = 1 << 30;
 /// Returns the directory of a sealed index below a directory, or the directory itself if it has the name.
 pub fn directory_in(out: &Path) -> PathBuf {
     if out.file_name().is_some_and(|name| name == DIRECTORY) { out.to_owned() } else { out.join(DIRECTORY) }
+}
+
+/// A file of a store with its path, as it was before its content was read.
+pub type Listed = (PathBuf, StoreFile);
+
+/// Lists the files below the root of a store, without those of its sealed index. `kind_of` names the kind of a file by its path
+/// below the root.
+///
+/// # Errors
+/// The system's error, with the path.
+pub fn list_store(root: &Path, directory: &Path, kind_of: impl Fn(&str) -> &'static str) -> Result<Vec<Listed>> {
+    storage::expect_tree(root);
+    let mut files = Vec::new();
+    list_below(root, "", directory, &kind_of, &mut files)?;
+    Ok(files)
+}
+
+fn list_below(
+    directory: &Path,
+    above: &str,
+    sealed: &Path,
+    kind_of: &impl Fn(&str) -> &'static str,
+    files: &mut Vec<Listed>,
+) -> Result<()> {
+    let mut entries = storage::list(directory)?;
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    for entry in entries {
+        let name = entry.name.to_string_lossy();
+        if entry.path == sealed || (above.is_empty() && name == DIRECTORY) {
+            continue;
+        }
+        let path = format!("{above}{name}");
+        match entry.status()? {
+            Some(status) if status.kind == Kind::File => {
+                let file = StoreFile::new(&path, kind_of(&path), &status);
+                files.push((entry.path, file));
+            }
+            Some(status) if status.kind == Kind::Directory => {
+                list_below(&entry.path, &format!("{path}/"), sealed, kind_of, files)?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Returns no rows yet, whose temporary file will be beside the sealed index, or on this machine if that is remote.
+///
+/// # Errors
+/// The system's error, with the path.
+pub fn no_rows(directory: &Path) -> Result<Rows> {
+    let temporary = if is_remote(directory) { std::env::temp_dir() } else { directory.to_owned() };
+    storage::create_directories(&temporary)?;
+    Ok(Rows::new(&temporary))
+}
+
+/// Returns a name for the files of keys of one call.
+pub fn name_of_now() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("{:011x}-{:x}", now.as_millis(), std::process::id())
 }
 
 /// Reads the catalog in a directory. Other directories are listed at the same time, if they are remote.

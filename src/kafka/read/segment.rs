@@ -105,6 +105,11 @@ impl Segment {
         self.base_offset
     }
 
+    /// The log as it was when it was opened.
+    pub(crate) fn status(&self) -> &Status {
+        &self.opened
+    }
+
     /// Length of the log in bytes when it was opened.
     pub fn len(&self) -> u64 {
         self.opened.len

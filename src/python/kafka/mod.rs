@@ -9,6 +9,7 @@ mod producer_state;
 mod reader;
 mod records;
 mod recovered;
+mod sealed;
 mod segment;
 mod sparse_index;
 mod tiered;
@@ -27,5 +28,6 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     producer_state::register(m)?;
     recovered::register(m)?;
     files::register(m)?;
+    sealed::register(m)?;
     tiered::register(m)
 }

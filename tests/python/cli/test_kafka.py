@@ -298,3 +298,31 @@ def test_a_log_directory_is_not_taken_for_a_partition(
     assert not shown.out
     assert "partition's directory" in shown.err
     assert not (tmp_path / "new").exists()
+
+
+def test_seal_is_used_by_the_other_commands(
+    logs: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, out = logs("codecs"), str(tmp_path / "sealed")
+    assert main(["seal", str(root)]) == 2
+    assert "--out DIR" in capsys.readouterr().err
+    header = "no-such-header"
+    assert main(["seal", str(root), "--out", out, "--header", header, "--json"]) == 0
+    counts = json.loads(capsys.readouterr().out)["checked"]
+    assert counts["entries"] > 100
+    keys = ((row["topic"], base64.b64decode(row["key"] or "")) for row in golden_kafka.rows("codecs", "records"))
+    topic, key = next((topic, key) for topic, key in keys if key.isascii() and len(key) > 1)
+    for command in (["kafka", "find"], ["find"]):
+        found = []
+        for sealed in ("never", out):
+            assert main([*command, str(root), topic, key.decode(), "--sealed", sealed, "--json"]) == 0
+            printed = capsys.readouterr()
+            found.append(printed.out)
+            assert ("scanned" in printed.err) == (sealed == "never")
+        assert found[0] == found[1]
+    assert main(["info", str(root), "--sealed", out]) == 0
+    assert f"{counts['entries']:,} entries" in capsys.readouterr().out
+    assert main(["kafka", "verify", str(root), "--sealed", out]) == 0
+    assert f"{counts['entries']:,} sealed_rows" in capsys.readouterr().out
+    assert main(["seal", str(tmp_path), "--header", header]) == 2
+    assert "expected a Kafka log directory" in capsys.readouterr().err

@@ -10,7 +10,10 @@ import pyarrow as pa
 import pytest
 
 import golden
+import golden_kafka
+import golden_tiered
 import store_answers
+from logdex.kafka import LogDir, find
 from logdex.rocketmq import IndexService, MessageStore, StoreWriter
 from slow_proxy import SlowProxy
 
@@ -119,3 +122,43 @@ def test_a_sealed_index_may_be_elsewhere(
     with MessageStore.open(root, sealed=f"{url}-keys") as sealed, MessageStore.open(root) as plain:
         assert f"{entries:,} entries" in str(sealed.sealed)
         assert searched(sealed, keys) == searched(plain, keys)
+
+
+def test_a_kafka_log_directory_is_sealed_in_the_bucket(server: object_store.ObjectStore, tmp_path: Path) -> None:
+    root = golden_kafka.unpack("transactions", tmp_path / "logs")
+    url = server.put("sealed-kafka", root)
+    with LogDir.open(url, storage_options=server.options) as plain:
+        assert plain.sealed is None
+        report = plain.seal()
+        assert report.ok
+        rows = pa.table(plain.records(columns=["topic", "key"])).to_pylist()
+    asked = {(row["topic"], row["key"]) for row in rows if row["key"] is not None}
+    assert report.checked["entries"] > len(asked) > 20
+    with (
+        LogDir.open(root) as local,
+        LogDir.open(url, storage_options=server.options) as remote,
+        LogDir.open(url, sealed="never", storage_options=server.options) as scanned,
+    ):
+        assert f"{report.checked['entries']:,} entries" in str(remote.sealed)
+        for topic, key in sorted(asked)[::3]:
+            found = find(remote, topic, key)
+            assert found.scanned_offsets == 0 < find(scanned, topic, key).scanned_offsets
+            assert list(found) == list(find(local, topic, key))
+
+
+def test_segments_in_remote_storage_are_sealed_elsewhere(tmp_path: Path) -> None:
+    folder = golden_tiered.unpack("aiven", tmp_path)
+    with LogDir.open(folder / "after", tiered=folder / "remote") as logs:
+        with pytest.raises(ValueError, match="expected out="):
+            logs.seal()
+        assert logs.sealed is None
+        report = logs.seal(tmp_path / "sealed")
+        assert report.ok
+        rows = pa.table(logs.records(columns=["topic", "key"])).to_pylist()
+        asked = sorted({(row["topic"], row["key"]) for row in rows if row["key"] is not None})[::5]
+        assert len(asked) > 20
+        expected = [list(find(logs, *each)) for each in asked]
+    with LogDir.open(folder / "after", tiered=folder / "remote", sealed=tmp_path / "sealed") as sealed:
+        found = [find(sealed, *each) for each in asked]
+    assert [list(each) for each in found] == expected
+    assert {each.scanned_offsets for each in found} == {0}

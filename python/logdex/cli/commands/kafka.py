@@ -39,7 +39,7 @@ lines of kafka-dump-log, without a JVM. Faults are listed at the end.
 
 _FIND = """\
 Compares the key of each record: the index holds hashes. What no index covers is scanned, and
-a message says so.
+a message says so. `logdex seal` writes an index of all topics that needs one read.
 
   logdex kafka build-index /var/kafka-logs /var/key-index --topic orders
   logdex kafka find /var/kafka-logs orders order-1001 --index /var/key-index
@@ -84,13 +84,13 @@ def add_parsers(subparsers: Subparsers) -> None:
     parser.add_argument("store", metavar="LOG_DIR", help=_LOG_DIR)
     parser.add_argument("topic", type=word, metavar="TOPIC", help="the topic")
     parser.add_argument("key", type=raw_bytes, metavar="KEY", help="the key, or the value of --header")
-    add_options(parser, "--index", "--header", *TIMES, *TIERED)
+    add_options(parser, "--index", "--header", "--sealed", *TIMES, *TIERED)
     parser.add_argument("--max", type=count, metavar="N", help="at most N records")
     parser.add_argument("--body", action="store_true", help="print the values, too")
     parser = command(commands, "verify", "check every byte that has a meaning", _VERIFY, run_verify)
     parser.add_argument("path", metavar="PATH", help="a log directory, a partition's directory, a .log file")
     parser.add_argument("--shallow", action="store_true", help="do not decode the records")
-    add_options(parser, *TIERED)
+    add_options(parser, "--sealed", *TIERED)
     parser = command(commands, "rebuild-index", "rebuild index files from the log", _REBUILD, run_rebuild)
     parser.add_argument("path", metavar="PATH", help="a partition's directory, or a .log file")
     where = parser.add_mutually_exclusive_group(required=True)
@@ -125,7 +125,8 @@ def run_dump(arguments: argparse.Namespace) -> int:
 
 def run_find(arguments: argparse.Namespace) -> int:
     """Print records; 1 if there are none."""
-    with open_first(locate(arguments.store), (open_source,), "no Kafka log directory") as source:
+    place, expected = locate(arguments.store), "no Kafka log directory"
+    with open_first(place, (open_source,), expected, sealed=arguments.sealed) as source:
         settle_times(arguments, lambda: source.held([arguments.topic])[1])
         if arguments.key == "-":
             raise ValueError(
@@ -136,7 +137,7 @@ def run_find(arguments: argparse.Namespace) -> int:
 
 def _find(source: Source, arguments: argparse.Namespace) -> int:
     result = find(
-        arguments.store,
+        source.opened if isinstance(source.opened, LogDir) else arguments.store,
         arguments.topic,
         arguments.key,
         index=arguments.index,
@@ -160,7 +161,7 @@ def run_verify(arguments: argparse.Namespace) -> int:
     """Print findings; 1 if there are any."""
     expected = "no Kafka log directory, no partition's directory, no file of a segment"
     with (
-        open_first(locate(arguments.path), (open_source, open_part), expected) as source,
+        open_first(locate(arguments.path), (open_source, open_part), expected, sealed=arguments.sealed) as source,
         Progress("verify") as progress,
     ):
         report = source.verify(progress, deep=not arguments.shallow)

@@ -116,9 +116,12 @@ in body_base64. README.md lists the columns. The file gets its name only when it
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the commands."""
-    add_source(command(subparsers, "info", "describe the store, log or index at a path", _INFO, info), "path", _PATH)
+    parser = command(subparsers, "info", "describe the store, log or index at a path", _INFO, info)
+    add_source(parser, "path", _PATH)
+    add_options(parser, "--sealed")
     parser = command(subparsers, "verify", "check every byte that has a meaning", _VERIFY, verify)
     add_source(parser, "path", _PATH)
+    add_options(parser, "--sealed")
     faults = f"print at most N kinds of faults in files (default: {SHOWN_FAULTS}); --json prints every fault"
     parser.add_argument("--limit", type=count, default=SHOWN_FAULTS, metavar="N", help=faults)
     parser = command(subparsers, "du", "count messages and bytes by topic, queue or day", _DU, du)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from logdex._core import locate, sealed_directory
-from logdex.cli.arguments import add_source, command, open_options
+from logdex.cli.arguments import add_source, command, open_options, word
 from logdex.cli.output import Progress, say_built
 from logdex.kafka import LogDir
 from logdex.rocketmq import MessageStore
@@ -21,26 +21,34 @@ Parquet, and a catalog of the files of the store. A search then costs one read i
 each index file, over a network one request. The files of the store are not changed. What a broker
 adds later is searched as before; seal again from time to time, or when the store is at rest.
 
+Of a Kafka log directory the record keys are sealed, and with --header the values of one header.
+A broker does not start if `_logdex` is in its log directory, so --out is needed there.
+
   logdex seal /backup/store
   logdex seal s3://backups/store --storage aws_region=eu-west-1
-  logdex seal /data/store --out /var/lib/logdex/store"""
+  logdex seal /data/store --out /var/lib/logdex/store
+  logdex find /data/store Orders order-1001 --sealed /var/lib/logdex/store
+  logdex seal /var/kafka-logs --out /var/lib/logdex/kafka --header order-id"""
 
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the command."""
     parser = command(subparsers, "seal", "make searches cost one read", _SEAL, seal)
-    add_source(parser, "store", "the store")
+    add_source(parser, "store", "the store, or a Kafka log directory")
     parser.add_argument("--out", metavar="DIR_OR_URL", help="where to write `_logdex` (default: into the store)")
+    parser.add_argument("--header", type=word, metavar="NAME", help="Kafka: seal the values of this header, too")
 
 
 def seal(arguments: argparse.Namespace) -> int:
-    """Seal a store and print what was counted; 1 if index files are left out."""
-    if LogDir.exists_at(locate(arguments.store)):
-        raise ValueError(f"{arguments.store}: expected a RocketMQ store, found a Kafka log directory")
+    """Seal a store and print what was counted; 1 if index files or segments are left out."""
     out = arguments.store if arguments.out is None else arguments.out
-    with (
-        MessageStore.open(arguments.store, sealed="never", **open_options(arguments)) as store,
-        Progress("seal") as progress,
-    ):
-        report = store.seal(arguments.out, progress=progress)
+    if LogDir.exists_at(locate(arguments.store)):
+        with LogDir.open(arguments.store, sealed="never") as logs, Progress("seal") as progress:
+            report = logs.seal(arguments.out, header=arguments.header, progress=progress)
+    elif arguments.header is not None:
+        raise ValueError(f"--header: expected a Kafka log directory, found {arguments.store}")
+    else:
+        opened = MessageStore.open(arguments.store, sealed="never", **open_options(arguments))
+        with opened as store, Progress("seal") as progress:
+            report = store.seal(arguments.out, progress=progress)
     return say_built(report, str(sealed_directory(locate(out))), as_json=arguments.json)

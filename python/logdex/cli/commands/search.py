@@ -85,12 +85,12 @@ def add_parsers(subparsers: Subparsers) -> None:
         default="auto",
         help="how much of the log without an index to scan: up to 1 GiB, all, none",
     )
-    add_options(parser, "--index", "--header")
+    add_options(parser, "--index", "--header", "--sealed")
     parser = command(subparsers, "explain", "explain why a key is found or not", _EXPLAIN, explain)
     add_source(parser, "store", _STORE)
     parser.add_argument("topic", type=word, metavar="TOPIC", help="the topic")
     parser.add_argument("key", type=word, metavar="KEY", help="the key")
-    add_options(parser, *TIMES)
+    add_options(parser, *TIMES, "--sealed")
     parser.add_argument("--verbose", action="store_true", help="print each index file and its chain, too")
 
 

@@ -86,6 +86,7 @@ class _KafkaSource(Source):
                     "topics": len({row[0] for row in table}),
                     "partitions": len(table),
                     "log_bytes": sum(row[-1] for row in table),
+                    "sealed_index": logs.sealed,
                 }
                 return Description("Kafka log directory", facts, [Listing("partitions", heads, table)])
 
@@ -184,14 +185,14 @@ def _starts(log: Log | LogSegment, offset: int | None, end: int, rows: int) -> I
     yield first
 
 
-def open_source(path: Path, **options: Any) -> _KafkaSource | None:  # noqa: ANN401, ARG001 -- those of other kinds
+def open_source(path: Path, *, sealed: str = "auto", **options: Any) -> _KafkaSource | None:  # noqa: ANN401, ARG001 -- those of other kinds
     """Open a log directory, a partition's directory or a segment; None for another path."""
     parsed = parse_segment_file(path.name)
     if path.is_file():
         return _KafkaSource(LogSegment.open(path)) if parsed is not None and parsed[1] == LOG else None
     if Log.exists_at(path):
         return _KafkaSource(Log.open(path))
-    return _KafkaSource(LogDir.open(path)) if LogDir.exists_at(path) else None
+    return _KafkaSource(LogDir.open(path, sealed=sealed)) if LogDir.exists_at(path) else None
 
 
 def open_part(path: Path, **options: Any) -> Part | None:  # noqa: ANN401, ARG001 -- those of other kinds

@@ -145,7 +145,7 @@ def open_store(path: Path, **options: Any) -> _StoreSource | None:  # noqa: ANN4
 
 def open_index(path: Path, **options: Any) -> _IndexSource | None:  # noqa: ANN401 -- those of IndexService.open
     """Open a path that is an index directory or an index file; return None for another."""
-    options.pop("commit_log", None)
+    options = {name: value for name, value in options.items() if name not in ("commit_log", "sealed")}
     if path.is_dir():
         if any(names_index_file(entry.name) for entry in path.iterdir() if entry.is_file()):
             return _IndexSource(IndexService.open(path, **options))

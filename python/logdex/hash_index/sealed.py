@@ -1,0 +1,52 @@
+"""Which sealed index a store uses. docs/formats/sealed.md describes its files."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from logdex import _core
+from logdex.errors import CorruptFileError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+_log = logging.getLogger("logdex")
+_Opened = TypeVar("_Opened")
+
+Sealed: TypeAlias = "str | os.PathLike[str]"
+"""Which sealed index a store uses: "auto" is that in its root, if there is one, "never" none; or the directory of one."""
+
+
+def check_sealed(sealed: object) -> None:
+    """Raise `TypeError` if the argument is neither a word nor a path."""
+    if not isinstance(sealed, str | os.PathLike):
+        raise TypeError(f'sealed={sealed!r}: expected "auto", "never" or the directory of a sealed index')
+
+
+def open_sealed(sealed: Sealed, root: Path, open_at: Callable[[Path], _Opened]) -> _Opened | None:
+    """Open the sealed index of a store. A damaged one that was not asked for by its path is passed over with a warning.
+
+    Raises:
+        FileNotFoundError: There is no sealed index at the path that was given.
+        CorruptFileError: Its catalog is damaged.
+    """
+    if sealed == "never":
+        return None
+    is_given = sealed != "auto"
+    place = _core.locate(sealed, _core.storage_options(root) or None) if is_given else root
+    try:
+        return open_at(_core.sealed_directory(place))
+    except FileNotFoundError:
+        if not is_given:
+            return None
+        if (place / "catalog.parquet").is_file():
+            return open_at(place)
+        raise
+    except CorruptFileError as error:
+        if is_given:
+            raise
+        _log.warning("the sealed index is not used: %s", error)
+    return None

@@ -1,0 +1,441 @@
+//! Sealing a log directory: the keys of its records, and the values of one header, sorted by their hashes.
+//!
+//! A segment is sealed if reading it passes over nothing. All others are read by each search, as before. So a search that asks the
+//! sealed rows finds what a scan finds.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+
+use super::format::names::{base_offset, topic_partition};
+use super::read::key_entries::key_entries;
+use super::read::record_columns::Column;
+use super::read::record_reader::RecordScan;
+use super::read::segment::Segment;
+use super::read::segment_range::SegmentRange;
+use super::read::segment_reader::{OnError, SegmentReader};
+use crate::error::{Error, Result};
+use crate::hash_index::sealed::{self, Catalog, Layout, Row, Rows, SealedKeys, StoreFile, place};
+use crate::hash_index::{KeyColumn, Keys, Topics};
+use crate::report::{Finding, Kind, Report};
+use crate::time_range::TimeRange;
+
+/// Records that are read together.
+const BATCH_ROWS: usize = 65_536;
+/// Threads that sort and encode.
+const THREADS: usize = 2;
+/// The kind of a `.log` file in the catalog.
+const SEGMENT: &str = "segment";
+/// That of the last segment of a partition, if it ends with something that a broker was writing. Before another segment that is
+/// damage.
+const UNFINISHED: &str = "unfinished-segment";
+/// Name of the header whose values are sealed beside the keys.
+const HEADER: &str = "logdex.header";
+
+/// A partition: topic and number.
+pub type Partition = (String, i32);
+
+/// Offsets, the end excluded.
+pub type Offsets = (i64, i64);
+
+/// Seals one log directory.
+#[derive(Debug)]
+pub struct LogSealing {
+    directory: PathBuf,
+    files: Vec<place::Listed>,
+    partitions: Vec<Partition>,
+    header: Option<String>,
+    rows: Rows,
+    report: Report,
+}
+
+impl LogSealing {
+    /// Lists the files of a log directory, whose index will be in `directory`. Values of the header are sealed beside the keys.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn new(
+        log_dir: &Path,
+        directory: &Path,
+        mut partitions: Vec<Partition>,
+        header: Option<String>,
+    ) -> Result<Self> {
+        partitions.sort();
+        let files = place::list_store(log_dir, directory, kind_of)?;
+        let rows = place::no_rows(directory)?;
+        Ok(Self { directory: directory.to_owned(), files, partitions, header, rows, report: Report::default() })
+    }
+
+    /// Adds the keys of a segment, whose records end where the next segment begins. If reading it passes over anything, the
+    /// findings are reported, and it is not sealed.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn add_segment(
+        &mut self,
+        partition: &Partition,
+        segment: &Arc<Segment>,
+        next: Option<&Arc<Segment>>,
+    ) -> Result<()> {
+        let Some(part) = self.partitions.iter().position(|each| each == partition) else {
+            return Err(Error::InvalidArgument(format!("no partition {}-{} to seal", partition.0, partition.1)));
+        };
+        let part = u32::try_from(part).unwrap_or(u32::MAX);
+        let mut known = RowFacts::default();
+        let rows = &mut self.rows;
+        let read = for_each_row(partition, part, segment, next, self.header.as_deref(), |block| {
+            known.note(block);
+            rows.push(block);
+            Ok(())
+        })?;
+        if !read.damage.is_empty() {
+            self.rows.drop_new();
+            self.report.findings.extend(read.damage);
+            self.report.count("segments_not_sealed", 1);
+            return Ok(());
+        }
+        self.rows.keep()?;
+        let end = next.map_or_else(|| segment.next_offset(), |next| Ok(next.base_offset()))?;
+        let name = name_of(partition, segment);
+        let kind = if read.is_unfinished { UNFINISHED } else { SEGMENT };
+        if let Some((_, file)) = self.files.iter_mut().find(|(_, file)| file.path == name) {
+            // What was read, not what was listed: a broker may have appended between.
+            *file = StoreFile {
+                first_offset: Some(segment.base_offset()),
+                last_offset: known.last_offset,
+                end_offset: Some(end),
+                first_timestamp: known.first_timestamp,
+                last_timestamp: known.last_timestamp,
+                entries: Some(known.entries),
+                ..StoreFile::new(&name, kind, segment.status())
+            };
+        }
+        self.report.count("segments", 1);
+        self.report.count("entries", known.entries.unsigned_abs());
+        Ok(())
+    }
+
+    /// Writes the sealed index. Segments that changed while they were read are not sealed.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn finish(self) -> Result<Report> {
+        let Self { directory, files: listed, partitions, header, rows, mut report } = self;
+        let layout = Layout::Partitions(partitions);
+        let keys = place::write_keys(&directory, &place::name_of_now(), &layout, rows, THREADS)?;
+        let mut files = Vec::new();
+        for (path, mut file) in listed {
+            if file.entries.is_some() && !file.is_still_at(&path)? {
+                file.entries = None;
+                report.find(&path, 0, Kind::SealedFile, "the segment as it was read", "it changed: not sealed");
+            }
+            files.push(file);
+        }
+        report.count("files", files.len() as u64);
+        report.count("key_files", keys.len() as u64);
+        let bytes: i64 = keys.iter().map(|file| file.size).sum();
+        report.count("key_bytes", u64::try_from(bytes).unwrap_or(0));
+        let notes = header.map(|header| (HEADER.to_owned(), header)).into_iter().collect();
+        place::publish(&directory, &Catalog { layout, files, keys, notes })?;
+        Ok(report)
+    }
+}
+
+/// What is known of the rows of a segment.
+#[derive(Debug, Default)]
+struct RowFacts {
+    entries: i64,
+    last_offset: Option<i64>,
+    first_timestamp: Option<i64>,
+    last_timestamp: Option<i64>,
+}
+
+impl RowFacts {
+    fn note(&mut self, rows: &[Row]) {
+        self.entries += i64::try_from(rows.len()).unwrap_or(0);
+        self.first_timestamp = self.first_timestamp.or(rows.first().map(|row| row.time));
+        if let Some(last) = rows.last() {
+            (self.last_offset, self.last_timestamp) = (Some(last.offset), Some(last.time));
+        }
+    }
+}
+
+/// The name of a segment's log below the log directory.
+fn name_of((topic, partition): &Partition, segment: &Segment) -> String {
+    let name = segment.path().file_name().unwrap_or_default().to_string_lossy();
+    format!("{topic}-{partition}/{name}")
+}
+
+/// The kind of a file by its path below the log directory.
+fn kind_of(path: &str) -> &'static str {
+    let Some((directory, name)) = path.rsplit_once('/') else {
+        return match path {
+            "meta.properties" | ".kafka_cleanshutdown" | ".lock" | "bootstrap.checkpoint" => "broker",
+            _ if path.ends_with("-checkpoint") => "checkpoint",
+            _ => "other",
+        };
+    };
+    if topic_partition(Path::new(directory)).is_none() {
+        return "other";
+    }
+    let suffix = Path::new(name).extension().unwrap_or_default().to_string_lossy();
+    match (base_offset(Path::new(name)), suffix.as_ref()) {
+        (Some(_), "log") => SEGMENT,
+        (Some(_), "index") => "offset-index",
+        (Some(_), "timeindex") => "time-index",
+        (Some(_), "txnindex") => "transaction-index",
+        (Some(_), "snapshot") => "producer-snapshot",
+        _ if name == "leader-epoch-checkpoint" => "checkpoint",
+        _ if name == "partition.metadata" => "broker",
+        _ => "other",
+    }
+}
+
+/// What a read of a segment passed over.
+#[derive(Debug)]
+struct PassedOver {
+    damage: Vec<Finding>,
+    /// The end of the log, which a broker was writing.
+    is_unfinished: bool,
+}
+
+/// Calls `take` with the rows of a segment, in blocks. Returns what reading it passed over.
+///
+/// # Errors
+/// The system's error, with the path; those of `take`.
+fn for_each_row(
+    partition: &Partition,
+    part: u32,
+    segment: &Arc<Segment>,
+    next: Option<&Arc<Segment>>,
+    header: Option<&str>,
+    mut take: impl FnMut(&[Row]) -> Result<()>,
+) -> Result<PassedOver> {
+    let mut columns = vec![Column::Topic, Column::Key, Column::Offset, Column::Timestamp];
+    columns.extend(header.map(|_| Column::Headers));
+    let scan = RecordScan {
+        times: TimeRange::ALL,
+        keys: None,
+        offsets: None,
+        columns,
+        batch_size: BATCH_ROWS,
+        control: false,
+        check_crc: true,
+        on_error: OnError::Stop,
+    };
+    let owner = |segment: &Arc<Segment>| SegmentRange {
+        topic: Some(partition.0.clone()),
+        partition: Some(partition.1),
+        ..SegmentRange::whole(Arc::clone(segment))
+    };
+    let end_offset = next.map_or(i64::MAX, |next| next.base_offset());
+    let mut ranges = vec![SegmentRange { begin_offset: segment.base_offset(), end_offset, ..owner(segment) }];
+    // Nothing of the next segment is read. A reader that knows of it takes an unfinished end before it for damage.
+    let nothing = |next| SegmentRange { begin_position: Some(0), end_position: Some(0), ..owner(next) };
+    ranges.extend(next.map(nothing));
+    let mut reader = SegmentReader::records(ranges, scan)?;
+    while let Some(records) = reader.next_batch()? {
+        take(&rows_of(partition, part, &records, header)?)?;
+    }
+    let damage = reader.damage().to_vec();
+    let is_unfinished = reader.findings().len() > damage.len();
+    Ok(PassedOver { damage, is_unfinished })
+}
+
+/// The rows of a batch of records: one for each key, and one for each value of the header.
+fn rows_of((topic, _): &Partition, part: u32, records: &RecordBatch, header: Option<&str>) -> Result<Vec<Row>> {
+    let entries = key_entries(records, header)?;
+    let wrong = || Error::InvalidArgument("entries of records: expected the columns of a key index".to_owned());
+    let column = |name| entries.column_by_name(name).ok_or_else(wrong);
+    let texts = column("key")?.as_string_opt::<i32>().ok_or_else(wrong)?;
+    let offsets = column("phy_offset")?.as_primitive_opt::<Int64Type>().ok_or_else(wrong)?;
+    let times = column("store_timestamp")?.as_primitive_opt::<Int64Type>().ok_or_else(wrong)?;
+    let hashes = Keys::new(KeyColumn::Text(texts.clone()), Topics::one(topic.as_bytes())).hashes();
+    let numbers = offsets.values().iter().zip(times.values());
+    let row = |(key_hash, (offset, time)): (&i32, (&i64, &i64))| Row {
+        key_hash: *key_hash,
+        part,
+        offset: *offset,
+        time: *time,
+    };
+    Ok(hashes.values().iter().zip(numbers).map(row).collect())
+}
+
+/// The sealed index of a log directory, open for lookups.
+#[derive(Debug)]
+pub struct SealedLogs {
+    directory: PathBuf,
+    catalog: Catalog,
+    /// Sealed segments by their names.
+    segments: HashMap<String, usize>,
+    /// Numbers of the partitions.
+    parts: HashMap<Partition, u32>,
+    keys: SealedKeys,
+}
+
+impl SealedLogs {
+    /// Reads the catalog in a directory.
+    ///
+    /// # Errors
+    /// `NotFound`; `Corrupt` if there is another file; the system's error, with the path.
+    pub fn open(directory: &Path) -> Result<Self> {
+        let catalog = place::read_catalog(directory, &[])?;
+        let Layout::Partitions(partitions) = &catalog.layout else {
+            let path = directory.join(place::CATALOG);
+            return Err(Error::corrupt(&path, 0, "the catalog of a Kafka log directory", "that of a RocketMQ store"));
+        };
+        let parts = partitions.iter().cloned().zip(0..).collect();
+        let is_sealed =
+            |file: &StoreFile| [SEGMENT, UNFINISHED].contains(&file.kind.as_str()) && file.entries.is_some();
+        let sealed = catalog.files.iter().enumerate().filter(|(_, file)| is_sealed(file));
+        let segments = sealed.map(|(number, file)| (file.path.clone(), number)).collect();
+        let keys = SealedKeys::new(directory, &catalog)?;
+        Ok(Self { directory: directory.to_owned(), segments, parts, keys, catalog })
+    }
+
+    /// The directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Row groups that were read.
+    pub fn reads(&self) -> u64 {
+        self.keys.reads()
+    }
+
+    /// The header whose values are sealed beside the keys.
+    pub fn header(&self) -> Option<&str> {
+        self.catalog.notes.get(HEADER).map(String::as_str)
+    }
+
+    /// What the catalog says of the segments that are as they were when they were sealed, each with its number. `segments` are
+    /// those of the partition, ascending.
+    fn standing<'a>(
+        &'a self,
+        partition: &'a Partition,
+        segments: &'a [Arc<Segment>],
+    ) -> impl Iterator<Item = (usize, &'a StoreFile)> {
+        segments.iter().enumerate().filter_map(move |(number, segment)| {
+            let at = self.segments.get(&name_of(partition, segment))?;
+            let file = self.catalog.files.get(*at).filter(|file| file.is_same(segment.status()))?;
+            (file.kind == SEGMENT || number + 1 == segments.len()).then_some((number, file))
+        })
+    }
+
+    /// The entries of the segments of a partition that are as they were, and how many these are.
+    pub fn entries(&self, partition: &Partition, segments: &[Arc<Segment>]) -> (u64, u64) {
+        let standing = self.standing(partition, segments).filter_map(|(_, file)| file.entries);
+        standing.fold((0, 0), |(count, sum), entries| (count + 1, sum + entries.unsigned_abs()))
+    }
+
+    /// The offsets whose records are sealed, ascending: of the segments that are as they were. `segments` are those of the
+    /// partition, ascending.
+    pub fn covered(&self, partition: &Partition, segments: &[Arc<Segment>]) -> Vec<Offsets> {
+        let mut covered: Vec<Offsets> = Vec::new();
+        for (number, file) in self.standing(partition, segments) {
+            let next_base = segments.get(number + 1).map_or(i64::MAX, |next| next.base_offset());
+            let begin = file.first_offset.unwrap_or(i64::MAX);
+            let end = file.end_offset.unwrap_or(i64::MIN).min(next_base);
+            match covered.last_mut() {
+                _ if end <= begin => {}
+                Some((_, last)) if *last == begin => *last = end,
+                _ => covered.push((begin, end)),
+            }
+        }
+        covered
+    }
+
+    /// Returns the candidates of a hash in some partitions, each with the offsets that are covered: newest first, for each partition.
+    ///
+    /// # Errors
+    /// `Corrupt` if a file of the sealed index is damaged; the system's error, with the path.
+    pub fn select(&self, hash: i32, times: TimeRange, covered: &[(Partition, Vec<Offsets>)]) -> Result<Vec<Vec<i64>>> {
+        let of_part: HashMap<u32, usize> = covered
+            .iter()
+            .enumerate()
+            .filter_map(|(number, (partition, _))| Some((*self.parts.get(partition)?, number)))
+            .collect();
+        let place = |row: &Row| {
+            let number = *of_part.get(&row.part)?;
+            let (_, offsets) = covered.get(number)?;
+            holds(offsets, row.offset).then_some(number)
+        };
+        let mut found = vec![Vec::new(); covered.len()];
+        let is_wanted = |row: &Row| times.meets(row.time, row.time) && place(row).is_some();
+        for (_, row) in self.keys.select(&[hash], is_wanted)? {
+            if let Some(list) = place(&row).and_then(|number| found.get_mut(number)) {
+                list.push(row.offset);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Compares the rows with the records of the segments that are as they were. Each partition comes with its segments.
+    ///
+    /// # Errors
+    /// The system's error, with the path. Damage is a finding.
+    pub fn verify(&self, logs: &[(Partition, Vec<Arc<Segment>>)]) -> Result<Report> {
+        let mut expected = Rows::new(&std::env::temp_dir());
+        let mut wanted: BTreeMap<u32, Vec<Offsets>> = BTreeMap::new();
+        for (partition, segments) in logs {
+            let Some(part) = self.parts.get(partition).copied() else { continue };
+            for (number, file) in self.standing(partition, segments) {
+                let (Some(segment), next) = (segments.get(number), segments.get(number + 1)) else { continue };
+                let read = for_each_row(partition, part, segment, next, self.header(), |rows| {
+                    expected.push(rows);
+                    Ok(())
+                })?;
+                // The check of the log reports it.
+                if !read.damage.is_empty() {
+                    expected.drop_new();
+                    continue;
+                }
+                expected.keep()?;
+                let end = file.end_offset.unwrap_or(i64::MAX);
+                wanted.entry(part).or_default().push((segment.base_offset(), end));
+            }
+        }
+        let catalog = self.directory.join(place::CATALOG);
+        let is_wanted = |row: &Row| wanted.get(&row.part).is_some_and(|offsets| holds(offsets, row.offset));
+        sealed::check::compare(&self.keys, &catalog, expected, is_wanted)
+    }
+}
+
+/// Whether one of some ascending ranges holds an offset.
+fn holds(ranges: &[Offsets], offset: i64) -> bool {
+    let after = ranges.partition_point(|(begin, _)| *begin <= offset);
+    after.checked_sub(1).and_then(|at| ranges.get(at)).is_some_and(|(_, end)| offset < *end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_named_by_their_kinds() {
+        let kinds = [
+            ("a-b-0/00000000000000000042.log", SEGMENT),
+            ("a-0/00000000000000000042.timeindex", "time-index"),
+            ("a-0/00000000000000000042.log.deleted", "other"),
+            ("a-0/leader-epoch-checkpoint", "checkpoint"),
+            ("recovery-point-offset-checkpoint", "checkpoint"),
+            ("meta.properties", "broker"),
+            ("lost+found/00000000000000000042.log", "other"),
+        ];
+        for (path, kind) in kinds {
+            assert_eq!(kind_of(path), kind, "{path}");
+        }
+    }
+
+    #[test]
+    fn an_offset_is_in_one_of_the_ranges() {
+        let ranges = [(3, 5), (5, 6), (9, 12)];
+        let held: Vec<i64> = (0..14).filter(|offset| holds(&ranges, *offset)).collect();
+        assert_eq!(held, [3, 4, 5, 9, 10, 11]);
+        assert!(!holds(&[], 0));
+    }
+}
