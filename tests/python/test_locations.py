@@ -1,6 +1,6 @@
 """One parser of paths and URLs: calls that write take `file:` URLs, calls that read take those of object stores, too.
 
-What is refused is refused before anything is created.
+A refusal comes before anything is created.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class Pages(Protocol):
 
 
 def application(pages: Pages, token: str) -> Guard:
-    """Return the application that serves some pages to whoever has the token."""
+    """Return the application that serves some pages to clients with the token."""
     # An action needs a word that only pages of this process show: another page cannot guess an address that acts.
     key = secrets.token_urlsafe(16)
     environment = _environment(pages, key)

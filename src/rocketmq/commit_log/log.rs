@@ -394,7 +394,7 @@ impl CommitLog {
         Ok(())
     }
 
-    /// Let `find` call [`Self::expect_message`] in another thread, for a remote log. Whoever asks for the end waits for it.
+    /// Let `find` call [`Self::expect_message`] in another thread, for a remote log. A caller that asks for the end waits for it.
     pub fn find_end(&self, find: impl FnOnce(&Self) -> Result<()> + Send + 'static) {
         let ending = Arc::default();
         // Without the thread itself, so that it does not wait for itself.

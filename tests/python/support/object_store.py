@@ -86,7 +86,7 @@ def serve() -> Iterator[ObjectStore]:
 
 
 def whole_seconds(root: Path) -> Path:
-    """Give all files below a directory times in whole seconds, as objects have them."""
+    """Set the times of all files below a directory to whole seconds, as objects have them."""
     for path in sorted(root.rglob("*"), reverse=True):
         seconds = int(path.stat().st_mtime)
         os.utime(path, (seconds, seconds))

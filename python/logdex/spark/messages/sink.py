@@ -85,7 +85,7 @@ class StoreSink(DataSourceArrowWriter):
         return WrittenStore(store, messages)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Give the store its name.
+        """Set the name of the store.
 
         Raises:
             ValueError: Several tasks had rows.
