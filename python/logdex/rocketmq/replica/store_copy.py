@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from logdex._core import CommitLog
-from logdex.errors import CorruptFileError
+from logdex.errors import CorruptFileError, GeometryError
 from logdex.rocketmq.layout import OFFSET_NAME, StoreLayout
 from logdex.rocketmq.write.options import StoreOptions
 from logdex.rocketmq.write.parts import StoreParts
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from logdex.report import Report
     from logdex.rocketmq.replica.master import MasterState
+
+_GEOMETRY = ("hash_slots", "max_entries")
 
 _log = logging.getLogger(__name__)
 
@@ -45,18 +47,26 @@ class StoreCopy:
             **self._sizes(master.store_options),
         )
         try:
-            self._parts = StoreParts(root, options)
+            self._parts = self._open(options, master)
         except CorruptFileError as error:
             offset = self._log_offset(error)
             if offset is None or offset < master.min_offset:
                 raise
             _log.warning("%s; the copy is truncated there, and the master sends the rest again", error)
-            self._parts = StoreParts(root, replace(options, truncate=True))
+            self._parts = self._open(replace(options, truncate=True), master)
+
+    def _open(self, options: StoreOptions, master: MasterState) -> StoreParts:
+        try:
+            return StoreParts(self.layout.root, options)
+        except GeometryError:
+            # The index files do not show their geometry, because no message had a key.
+            slots, entries = (master.store_options.get(name) for name in _GEOMETRY)
+            return StoreParts(self.layout.root, replace(options, hash_slots=slots, max_entries=entries))
 
     def _sizes(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options that new files need; files that exist keep their sizes."""
-        exist = {"index": ("hash_slots", "max_entries"), "queues": ("queue_file_size", "extension_file_size")}
-        kept = {name for part, names in exist.items() if getattr(self.layout, part).exists() for name in names}
+        kept = [*(_GEOMETRY if any(self.layout.index.glob("*")) else ())]
+        kept += ["queue_file_size", "extension_file_size"] if any(self.layout.queues.glob("*/*/*")) else []
         return {name: value for name, value in options.items() if name not in kept}
 
     def _log_offset(self, error: CorruptFileError) -> int | None:

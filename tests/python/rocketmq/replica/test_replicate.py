@@ -192,6 +192,19 @@ def test_a_master_without_messages_is_followed_from_its_first_one(master: Master
     check(tmp_path / "copy", master).close()
 
 
+def test_a_copy_without_keys_goes_on(tmp_path: Path) -> None:
+    root = tmp_path / "master"
+    with StoreWriter.open(root, file_size=65_536, hash_slots=50, max_entries=200) as writer:
+        for number in range(50):
+            writer.put_message("T", b"x" * number)
+    with Master(root, maxHashSlotNum=50, maxIndexNum=200) as master:
+        whole, master.end = master.end, _last_end(master, 2_000)
+        replicate(master.address, tmp_path / "copy", once=True)
+        master.end = whole
+        replicate(master.address, tmp_path / "copy", once=True)
+    assert log_bytes(tmp_path / "copy") == log_bytes(root)
+
+
 # While it runs
 
 
