@@ -11,6 +11,7 @@ use arrow_select::concat::concat_batches;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
+use pyo3::types::PyDict;
 use pyo3_arrow::PyRecordBatch;
 use pyo3_arrow::error::PyArrowError;
 
@@ -19,16 +20,70 @@ use super::convert::{self, cast};
 use super::message_input::message_batches;
 use super::time::times_of;
 use super::{integer, report};
+use crate::error::Error;
 use crate::rocketmq::commit_log::Bodies;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::write::{
-    CommitLogWriter, FlushMode, GivenMessage, Host, Limits, PutOptions, PutResult, WriterOptions,
+    CommitLogWriter, FlushMode, GivenMessage, Host, Limits, PutOptions, PutResult, SentMessage, WriterOptions,
 };
 use crate::rocketmq::release::Release;
 use crate::rocketmq::truncate;
 
 /// Messages that were put, with their places, and messages that were refused, with the reason.
 type Stored<'py> = (Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>, Vec<(Bound<'py, PyAny>, String)>);
+
+/// A message of a producer, by the attributes of a Python object.
+#[derive(FromPyObject)]
+struct GivenObject<'py> {
+    topic: PyBackedStr,
+    queue_id: i32,
+    flag: i32,
+    sys_flag: i32,
+    born_timestamp: i64,
+    born_host: Option<PyBackedStr>,
+    store_host: Option<PyBackedStr>,
+    reconsume_times: i32,
+    prepared_transaction_offset: i64,
+    body: PyBackedBytes,
+    properties: Bound<'py, PyDict>,
+    as_java_map: bool,
+    is_batch: bool,
+}
+
+/// The texts of the properties of a [`GivenObject`].
+type PropertyTexts = Vec<(PyBackedStr, PyBackedStr)>;
+
+impl GivenObject<'_> {
+    fn property_texts(&self) -> PyResult<PropertyTexts> {
+        self.properties.iter().map(|(name, value)| Ok((name.extract()?, value.extract()?))).collect()
+    }
+
+    fn message<'a>(&'a self, properties: &'a PropertyTexts) -> PyResult<SentMessage<'a>> {
+        let host = |text: &Option<PyBackedStr>| text.as_deref().map(Host::parse).transpose();
+        let given = GivenMessage {
+            topic: &self.topic,
+            queue_id: self.queue_id,
+            flag: self.flag,
+            sys_flag: self.sys_flag,
+            born_timestamp: Some(self.born_timestamp),
+            born_host: host(&self.born_host)?,
+            store_timestamp: None,
+            store_host: host(&self.store_host)?,
+            reconsume_times: self.reconsume_times,
+            prepared_transaction_offset: self.prepared_transaction_offset,
+            body: &self.body,
+        };
+        let properties = properties.iter().map(|(name, value)| (&**name, &**value)).collect();
+        Ok(SentMessage { given, properties, as_java_map: self.as_java_map, is_batch: self.is_batch })
+    }
+}
+
+/// The queue offset, the offset in the log and the id of each message of a put; or why the put was refused.
+#[derive(IntoPyObject)]
+enum Placed {
+    Places(Vec<(i64, u64, String)>),
+    Refused(String),
+}
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyCommitLogWriter>()?;
@@ -248,6 +303,36 @@ impl PyCommitLogWriter {
         let result = py.detach(|| self.writer.put_message(given, properties, options))?;
         let PutResult { topic, queue_id, queue_offset, phy_offset, store_timestamp, store_size, .. } = result;
         Ok((topic.to_owned(), queue_id, queue_offset, phy_offset, store_timestamp, result.msg_id(), store_size))
+    }
+
+    /// Append what several producers sent. Bodies are stored as they are, and messages with a delay level are parked. The messages
+    /// of a batch are stored in one file, all or none. With synchronous flush one flush serves all of them.
+    ///
+    /// Args:
+    ///     sent: Objects with the attributes topic, queue_id, flag, sys_flag, born_timestamp, born_host, store_host,
+    ///         reconsume_times, prepared_transaction_offset, body, properties (a dict), as_java_map: whether the properties are
+    ///         written in the order of Java's HashMap, and is_batch: whether the body is that of a client's batch.
+    ///
+    /// Returns:
+    ///     For each of them: queue_offset, phy_offset and msg_id of its messages; or the reason, if no log takes one.
+    ///
+    /// Raises:
+    ///     ValueError: A host is none, or the writer is closed; nothing was written.
+    ///     OSError: As for `put_messages`.
+    fn put_each(&self, py: Python<'_>, sent: Vec<GivenObject<'_>>) -> PyResult<Vec<Placed>> {
+        let properties = sent.iter().map(GivenObject::property_texts).collect::<PyResult<Vec<_>>>()?;
+        let messages = sent.iter().zip(&properties).map(|(given, texts)| given.message(texts));
+        let messages = messages.collect::<PyResult<Vec<_>>>()?;
+        let results = py.detach(|| self.writer.put_each(&messages))?;
+        let result = |put: crate::error::Result<Vec<PutResult<'_>>>| match put {
+            Ok(places) => {
+                let place = |place: &PutResult<'_>| (place.queue_offset, place.phy_offset, place.msg_id());
+                Ok(Placed::Places(places.iter().map(place).collect()))
+            }
+            Err(Error::InvalidArgument(reason)) => Ok(Placed::Refused(reason)),
+            Err(error) => Err(error.into()),
+        };
+        results.into_iter().map(result).collect()
     }
 
     /// Keep the checkpoint of a store correct: lower it before a message with an earlier store time is put.

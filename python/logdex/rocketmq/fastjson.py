@@ -7,7 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from logdex._core import tags_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 # A text in quotes is skipped as a whole. Any other integer before a colon is a name.
 _BARE_NAME = re.compile(r'"(?:[^"\\]|\\.)*"|(?P<name>-?\d+)(?P<colon>\s*:)')
@@ -40,6 +45,33 @@ def dumps(value: Any) -> str:  # noqa: ANN401 -- what JSON holds, and `MessageQu
     if isinstance(value, list):
         return "[" + ",".join(map(dumps, value)) + "]"
     return json.dumps(value, ensure_ascii=False)
+
+
+def dumps_pretty(value: Any, indent: str = "") -> str:  # noqa: ANN401 -- what JSON holds
+    """Return a value in the form of the broker's config files: a line for each member, those with integer keys on one."""
+    if not isinstance(value, dict):
+        return dumps(value)
+    if not value:
+        return "{}"
+    inner = f"{indent}\t"
+    members = [
+        (f"{key}:" if isinstance(key, int) else f"\n{inner}{dumps(key)}:") + dumps_pretty(member, inner)
+        for key, member in value.items()
+    ]
+    return "{" + ",".join(members) + f"\n{indent}}}"
+
+
+def in_java_order(names: Iterable[str], buckets: int) -> list[str]:
+    """Return the names in the order in which a `ConcurrentHashMap` with so many buckets, a power of two, has them.
+
+    Broker's tables are larger than their content, so the order does not depend on when a name was added.
+    """
+
+    def bucket(name: str) -> int:
+        code = tags_hash(name)
+        return (code ^ (code & 0xFFFFFFFF) >> 16) & (buckets - 1)
+
+    return sorted(names, key=bucket)
 
 
 def _with_quotes(match: re.Match[str]) -> str:

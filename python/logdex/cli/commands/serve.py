@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, get_args
 from logdex._types import Compat
 from logdex.cli.arguments import add_source, command, open_options, port
 from logdex.cli.output import say, say_json
-from logdex.rocketmq import MessageStore
+from logdex.rocketmq import MessageStore, StoreWriter
 
 if TYPE_CHECKING:
     import argparse
@@ -24,18 +24,33 @@ queries and `mqadmin` work as with the broker itself, and sends are refused. Not
 created, locked or changed; offsets that consumers commit are kept in memory, or in a file. It runs
 until it gets SIGINT or SIGTERM. http://HOST:PORT/metrics has its counters.
 
+With --write it takes messages, too: a broker for tests, restores and small jobs. STORE may be a new
+directory, and no broker can open it meanwhile. With --flush sync a message is on the disk before its
+producer is answered.
+
   logdex serve /backup/store
+  logdex serve /tmp/store --write
   mqadmin topicList -n 127.0.0.1:10911
   logdex serve /backup/store --bind 0.0.0.0 --advertise archive.example:10911 --offsets offsets.json"""
 
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the command."""
-    parser = command(subparsers, "serve", "serve a store to RocketMQ's clients and tools, read-only", _DETAILS, run)
+    parser = command(subparsers, "serve", "serve a store to RocketMQ's clients and tools", _DETAILS, run)
     add_source(parser, "store", "the store")
     parser.add_argument("--bind", metavar="HOST", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=port, metavar="N", default=10911, help="port; 0: any free one (default: 10911)")
     parser.add_argument("--advertise", metavar="HOST:PORT", help="what clients are told to connect to")
+    parser.add_argument("--write", action="store_true", help="take messages, as a broker does")
+    parser.add_argument(
+        "--flush", choices=("async", "sync"), default="async", help="with --write: when messages are on the disk"
+    )
+    parser.add_argument(
+        "--no-create-topics", action="store_true", help="with --write: make no topics for producers that ask for it"
+    )
+    parser.add_argument(
+        "--check-every", type=float, metavar="SECONDS", default=60.0, help="with --write: ask about open transactions"
+    )
     parser.add_argument("--offsets", metavar="FILE", help="keep the offsets that consumers commit in this file")
     parser.add_argument("--tls-cert", metavar="FILE", help="certificate; only TLS is spoken then")
     parser.add_argument("--tls-key", metavar="FILE", help="its key (default: in the file of the certificate)")
@@ -60,19 +75,25 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.request_log:
         _log_requests(arguments.request_log)
     tls = (arguments.tls_cert, arguments.tls_key or arguments.tls_cert) if arguments.tls_cert else None
+    options = {
+        "advertise": arguments.advertise,
+        "offsets": arguments.offsets,
+        "tls": tls,
+        "acl": arguments.access_key,
+        "broker_name": arguments.broker_name,
+        "cluster": arguments.cluster,
+    }
+    if arguments.write:
+        if arguments.compat or arguments.commit_log:
+            raise ValueError("--compat, --commit-log: expected without --write")
+        sizes = {name: getattr(arguments, name) for name in ("hash_slots", "max_entries")}
+        with StoreWriter.open(arguments.store, flush=arguments.flush, **sizes) as writer:
+            options |= {"create_topics": not arguments.no_create_topics, "check_every_s": arguments.check_every}
+            server = serve(writer, arguments.bind, arguments.port, **options)
+            asyncio.run(_serve(server, arguments))
+        return 0
     with MessageStore.open(arguments.store, **open_options(arguments), compat=arguments.compat) as store:
-        server = serve(
-            store,
-            arguments.bind,
-            arguments.port,
-            advertise=arguments.advertise,
-            offsets=arguments.offsets,
-            tls=tls,
-            acl=arguments.access_key,
-            broker_name=arguments.broker_name,
-            cluster=arguments.cluster,
-        )
-        asyncio.run(_serve(server, arguments))
+        asyncio.run(_serve(serve(store, arguments.bind, arguments.port, **options), arguments))
     return 0
 
 
@@ -86,7 +107,8 @@ async def _serve(server: Server, arguments: argparse.Namespace) -> None:
         if arguments.json:
             say_json({"store": arguments.store, "address": server.address})
         else:
-            say(f"{arguments.store}: name server and broker at {server.address}, read-only; stop with Ctrl-C")
+            how = f"takes messages, flush {arguments.flush}" if arguments.write else "read-only"
+            say(f"{arguments.store}: name server and broker at {server.address}, {how}; stop with Ctrl-C")
         sys.stdout.flush()
         await stopped.wait()
 

@@ -1,4 +1,4 @@
-"""Serve a store directory to RocketMQ's own clients and tools: a broker and its name server on one port, read-only."""
+"""Serve a store directory to RocketMQ's own clients and tools: a broker and its name server on one port."""
 
 from logdex._listener import Limits
 from logdex.rocketmq.server.server import Server, serve

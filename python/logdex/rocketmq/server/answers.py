@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from logdex.rocketmq.server import consumers, inspection, messages, name_server
+from logdex.rocketmq.server import changes, consumers, inspection, messages, name_server, sends, transactions
 from logdex.rocketmq.server.codes import Ask, Code
 from logdex.rocketmq.server.exchange import Answer, Refusal
 
@@ -22,6 +22,8 @@ _TABLE: dict[int, Handler] = {
     **consumers.TABLE,
     **inspection.TABLE,
 }
+_WRITES: dict[int, Handler] = {**sends.TABLE, **transactions.TABLE, **changes.TABLE}
+"""What only a server that takes messages does."""
 
 _SENDS = {
     Ask.SEND_MESSAGE,
@@ -45,6 +47,7 @@ _CHANGES = {
     Ask.DELETE_SUBSCRIPTIONGROUP,
     Ask.RESET_CONSUMER_OFFSET,
     Ask.DELETE_TOPIC_IN_BROKER,
+    Ask.DELETE_TOPIC_IN_NAMESRV,
     Ask.INVOKE_BROKER_TO_RESET_OFFSET,
     Ask.CLEAN_EXPIRED_CONSUMEQUEUE,
     Ask.CLONE_GROUP_OFFSET,
@@ -96,8 +99,11 @@ def answer(store: Archive, state: State, request: Request) -> Reply:
 def _answer(store: Archive, state: State, request: Request, code: int) -> Reply:
     if code in _TABLE:
         return _TABLE[code](store, state, request)
+    if state.master is not None and code in _WRITES:
+        return _WRITES[code](store, state, request)
     if code in _SENDS:
         raise Refusal(Code.NO_PERMISSION, f"the broker[{state.address}] sending message is forbidden")
     if code in _CHANGES:
-        raise Refusal(Code.NO_PERMISSION, f"the broker[{state.address}] is an archive, which takes no changes")
+        what = "is an archive, which takes no changes" if state.master is None else "takes no such change"
+        raise Refusal(Code.NO_PERMISSION, f"the broker[{state.address}] {what}")
     raise Refusal(Code.REQUEST_CODE_NOT_SUPPORTED, f" request type {code} not supported")

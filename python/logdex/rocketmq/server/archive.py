@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from logdex._core import read_file
@@ -86,12 +86,10 @@ class Archive:
         for topic, queue_id in self.store.queues():
             on_disk[topic] = max(on_disk.get(topic, 0), queue_id + 1)
         topics: dict[str, Topic] = {}
-        for name, config in self.table("topics.json", "topicConfigTable").items():
-            read, write = _number(config, "readQueueNums", 0), _number(config, "writeQueueNums", 0)
+        for name, members in self.table("topics.json", "topicConfigTable").items():
+            config = topic_of(members)
             # A topic that was made smaller still has messages in its other queues.
-            read = max(read, on_disk.get(name, 0))
-            flags = _number(config, "perm", 6), _number(config, "topicSysFlag", 0), _number(config, "order", 0) == 1
-            topics[name] = Topic(read, write, *flags)
+            topics[name] = replace(config, read_queues=max(config.read_queues, on_disk.get(name, 0)))
         for name, queues in on_disk.items():
             topics.setdefault(name, Topic(queues, queues, 6))
         return topics
@@ -122,6 +120,11 @@ class Archive:
                 self._queues.pop(next(iter(self._queues)), None)
         return kept[1:]
 
+    def forget_bounds(self) -> None:
+        """Look at the queues again: they grew."""
+        self._queues.clear()
+        self._facts.pop("keys", None)
+
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """Return the first queue offset and the one after the last; 0 and 0 if there is no such queue."""
         found = self.queue(topic, queue_id)
@@ -151,6 +154,13 @@ class Archive:
             self._facts[name] = (time.monotonic() + (kept_s or self._facts_kept_s), fact)
         value: _T = fact
         return value
+
+
+def topic_of(members: object) -> Topic:
+    """Return the topic of an entry of topics.json."""
+    numbers = (("readQueueNums", 0), ("writeQueueNums", 0), ("perm", 6), ("topicSysFlag", 0), ("order", 0))
+    read, write, perm, sys_flag, order = (_number(members, name, otherwise) for name, otherwise in numbers)
+    return Topic(read, write, perm, sys_flag, order == 1)
 
 
 def _number(members: object, name: str, otherwise: int) -> int:

@@ -86,7 +86,10 @@ def heartbeat(_: Archive, state: State, request: Request) -> Answer:
     try:
         member = Member(str(data["clientID"]), command.language, command.version, state.now())
         for consumer in data.get("consumerDataSet") or []:
-            notices += state.clients.join(str(consumer["groupName"]), request.peer, member, consumer)
+            group = str(consumer["groupName"])
+            notices += state.clients.join(group, request.peer, member, consumer)
+            if state.master is not None:
+                state.master.take_group(group, is_unit=consumer.get("unitMode") is True)
         for producer in data.get("producerDataSet") or []:
             state.clients.produce(str(producer["groupName"]), request.peer, member)
     except (ValueError, TypeError, KeyError, AttributeError) as error:

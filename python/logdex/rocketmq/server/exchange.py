@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from logdex.rocketmq.server.archive import Archive
     from logdex.rocketmq.server.frame import Command
+    from logdex.rocketmq.server.new_message import NewMessage
     from logdex.rocketmq.server.state import State
 
 FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
@@ -27,6 +28,11 @@ class Peer:
 
     address: str
     """Host and port."""
+
+    @property
+    def host(self) -> str | None:
+        """The address as messages have it; None for one that fits no message."""
+        return None if {"?", "%"} & set(self.address) else self.address
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +109,7 @@ class Notice:
     peer: Peer
     code: int
     ext: dict[str, str]
+    body: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +135,17 @@ class Forward:
     """The client, for the remark if it does not answer."""
 
 
-Reply: TypeAlias = "Answer | Hold | Forward | None"
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Store a message, and go on with the places of it and its like in a batch; or with the reason why no log takes it."""
+
+    message: NewMessage
+    then: Callable[[Places | str], Answer | Put]
+
+
+Places: TypeAlias = "list[tuple[int, int, str]]"
+"""Queue offset, offset in the log and id of each message that was put."""
+Reply: TypeAlias = "Answer | Hold | Forward | Put | None"
 Handler: TypeAlias = "Callable[[Archive, State, Request], Reply]"
 
 

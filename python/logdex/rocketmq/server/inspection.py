@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from logdex.rocketmq.server.state import State
 
 _NO_VERSION = {"counter": 0, "timestamp": 0}
-_UNSET = "not set any response code"
+UNSET = "not set any response code"
 """The remark that a broker leaves in some answers."""
 _MOST_UNITS = 1024
-_SYSTEM_TOPICS = (
+SYSTEM_TOPICS = (
     "SCHEDULE_TOPIC_XXXX",
     "RMQ_SYS_TRANS_HALF_TOPIC",
     "RMQ_SYS_TRACE_TOPIC",
@@ -39,6 +39,8 @@ _TOPIC = {"order": False, "perm": 6, "readQueueNums": 1, "topicFilterType": "SIN
 
 def topic_configs(archive: Archive, state: State, _: Request) -> Answer:
     """Answer the configuration of all topics, as the broker stored it."""
+    if state.master is not None:
+        return Answer.of(state.master.topics.content(), ext={})
     table = dict(archive.table("topics.json", "topicConfigTable"))
     for name, topic in archive.topics().items():
         numbers = {"readQueueNums": topic.read_queues, "writeQueueNums": topic.write_queues}
@@ -51,8 +53,10 @@ def topic_configs(archive: Archive, state: State, _: Request) -> Answer:
     return Answer.of({"dataVersion": version, "topicConfigTable": table}, ext={})
 
 
-def group_configs(archive: Archive, _: State, __: Request) -> Answer:
+def group_configs(archive: Archive, state: State, _: Request) -> Answer:
     """Answer the configuration of all groups, as the broker stored it."""
+    if state.master is not None:
+        return Answer.of(state.master.groups.content())
     config = archive.config("subscriptionGroup.json")
     return Answer.of({"dataVersion": _NO_VERSION, "subscriptionGroupTable": {}, **config})
 
@@ -71,18 +75,20 @@ def delay_offsets(archive: Archive, _: State, __: Request) -> Answer:
 def broker_config(archive: Archive, state: State, __: Request) -> Answer:
     """Answer the properties of the broker: those that tools need."""
     host, _, port = state.address.rpartition(":")
+    master = state.master
+    may_create = master is not None and master.topics.may_create
     properties = {
         "autoCreateSubscriptionGroup": "true",
-        "autoCreateTopicEnable": "false",
+        "autoCreateTopicEnable": "true" if may_create else "false",
         "brokerClusterName": state.cluster,
         "brokerIP1": host,
         "brokerId": "0",
         "brokerName": state.broker,
-        "brokerPermission": "4",
+        "brokerPermission": "4" if master is None else "6",
         "brokerRole": "ASYNC_MASTER",
         "fileReservedTime": "72",
         "filterServerNums": "0",
-        "flushDiskType": "ASYNC_FLUSH",
+        "flushDiskType": "SYNC_FLUSH" if master is not None and master.flush == "sync" else "ASYNC_FLUSH",
         "listenPort": port,
         "maxMessageSize": "4194304",
         "messageDelayLevel": "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
@@ -183,9 +189,12 @@ def group_progress(archive: Archive, state: State, request: Request) -> Answer:
 
 def all_progress(archive: Archive, state: State, request: Request) -> Answer:
     """Answer how far all groups are, in all topics or in the ordered ones."""
-    known = archive.topics()
+    known = state.topics(archive)
     chosen = {name for name, topic in known.items() if topic.is_ordered or request.text("isOrder") != "true"}
-    groups = {*archive.table("subscriptionGroup.json", "subscriptionGroupTable"), *state.offsets.groups()}
+    configured = archive.table("subscriptionGroup.json", "subscriptionGroupTable")
+    if state.master is not None:
+        configured = state.master.groups.content()["subscriptionGroupTable"]
+    groups = {*configured, *state.offsets.groups()}
     found = []
     behind = 0
     for group in sorted(groups):
@@ -231,7 +240,7 @@ def time_span(archive: Archive, state: State, request: Request) -> Answer:
 
 def system_topics(_: Archive, state: State, __: Request) -> Answer:
     """Answer which topics are the broker's own."""
-    return Answer.of({"topicList": [*_SYSTEM_TOPICS, state.cluster, state.broker, f"{state.cluster}_REPLY_TOPIC"]})
+    return Answer.of({"topicList": [*SYSTEM_TOPICS, state.cluster, state.broker, f"{state.cluster}_REPLY_TOPIC"]})
 
 
 def statistics(_: Archive, __: State, request: Request) -> Answer:
@@ -268,7 +277,7 @@ def queue_units(archive: Archive, state: State, request: Request) -> Answer:
             value["filterData"] = f"{group}@{topic} is not online!"
         else:
             value["subscriptionData"] = subscription.members
-    return Answer.of(value, remark=_UNSET)
+    return Answer.of(value, remark=UNSET)
 
 
 TABLE: dict[int, Handler] = {

@@ -48,6 +48,8 @@ def pull(archive: Archive, state: State, request: Request) -> Answer | Hold:
     queue_id, offset = request.integer("queueId", bits=32), request.integer("queueOffset")
     max_num, flags = request.integer("maxMsgNums", bits=32), request.integer("sysFlag", bits=32)
     commit_offset, wait_ms = request.integer("commitOffset"), request.integer("suspendTimeoutMillis")
+    if state.master is not None:
+        state.master.groups.get(group)
     topic = state.topic(archive, name)
     if topic is None:
         raise Refusal(Code.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please! {FAQ}", {})

@@ -25,14 +25,14 @@ def _brokers(state: State) -> dict[str, Any]:
 
 
 def route(archive: Archive, state: State, request: Request) -> Answer:
-    """Answer where a topic is. Nobody may write: producers then fail before they send."""
+    """Answer where a topic is. Nobody may write to an archive: producers then fail before they send."""
     name = request.text("topic")
     topic = state.topic(archive, name)
     if topic is None:
         raise Refusal(Code.TOPIC_NOT_EXIST, f"No topic route info in name server for the topic: {name}{FAQ}")
     queues = {
         "brokerName": state.broker,
-        "perm": topic.perm & ~_WRITE,
+        "perm": topic.perm & ~_WRITE if state.master is None else topic.perm,
         "readQueueNums": topic.read_queues,
         "topicSysFlag": topic.sys_flag,
         "writeQueueNums": topic.write_queues,

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from logdex.rocketmq.server.config_file import ConfigFile
+
+_BUCKETS = 1024
+"""Of the broker's table, which is made for 512 entries."""
 _MOST_ENTRIES = 100_000
 """Pairs of topic and group that clients may add, so that none fills the memory."""
 
@@ -24,14 +28,19 @@ _MOST_ENTRIES = 100_000
 class ConsumerOffsets:
     """Committed offsets by topic and group."""
 
-    def __init__(self, tables: Iterable[dict[str, Any]], file: Path | None = None) -> None:
+    def __init__(
+        self, tables: Iterable[dict[str, Any]], file: Path | None = None, own: ConfigFile | None = None
+    ) -> None:
         """Start with tables of the store, the first one wins, and with the file's, which wins over them.
+
+        `own` is the broker's own file, which is written then.
 
         Raises:
             CorruptFileError: The file is no such table.
             OSError: The system refuses.
         """
         self._file = file
+        self._own = own
         self._offsets: dict[tuple[str, str], dict[int, int]] = {}
         self._is_changed = False
         for table in tables:
@@ -58,6 +67,12 @@ class ConsumerOffsets:
             self._is_changed = True
         return True
 
+    def remove(self, group: str) -> None:
+        """Drop the offsets of a group."""
+        for key in [key for key in self._offsets if key[1] == group]:
+            del self._offsets[key]
+            self._is_changed = True
+
     def topics(self, group: str) -> set[str]:
         """Return the topics in which a group has offsets."""
         return {topic for topic, owner in [*self._offsets] if owner == group}
@@ -72,9 +87,13 @@ class ConsumerOffsets:
 
     def take_changes(self) -> bytes | None:
         """Return the content for the file; None if there is no file or nothing new."""
-        if self._file is None or not self._is_changed:
+        if (self._file is None and self._own is None) or not self._is_changed:
             return None
         self._is_changed = False
+        if self._own is not None:
+            table = self.table()
+            ordered = {name: dict(sorted(table[name].items())) for name in fastjson.in_java_order(table, _BUCKETS)}
+            return fastjson.dumps_pretty({TABLE: ordered}).encode(errors="replace")
         return fastjson.dumps({TABLE: self.table()}).encode(errors="replace")
 
     def keep_changes(self) -> None:
@@ -83,5 +102,7 @@ class ConsumerOffsets:
 
     def write(self, content: bytes) -> None:
         """Replace the file. A crash leaves the old content or the new one."""
+        if self._own is not None:
+            self._own.replace(content)
         if self._file is not None:
             replace_file(self._file, content)

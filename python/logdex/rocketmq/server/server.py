@@ -4,27 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arro3.core import RecordBatchReader
 
-from logdex._core import local_path
+from logdex._core import delay_levels_ms, local_path
 from logdex._listener import Limits, Listener
 from logdex.rocketmq.server.access import read_access_keys
 from logdex.rocketmq.server.archive import Archive
+from logdex.rocketmq.server.config_file import ConfigFile
+from logdex.rocketmq.server.master import GroupTable, Master, TopicTable
 from logdex.rocketmq.server.offsets import ConsumerOffsets
 from logdex.rocketmq.server.service import BrokerService
 from logdex.rocketmq.server.state import State
+from logdex.rocketmq.server.transactions import CHECK_EVERY_S
 from logdex.rocketmq.store import MessageStore
+from logdex.rocketmq.write.store_writer import StoreWriter
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Callable
     from types import TracebackType
     from typing import TypeAlias
 
     from typing_extensions import Self
+
+    from logdex._types import Flush
 
     Tls: TypeAlias = "ssl.SSLContext | tuple[str | os.PathLike[str], str | os.PathLike[str]]"
 
@@ -37,18 +48,22 @@ _OFFSET_FILES = ("consumerOffset.json", "lmqConsumerOffset.json")
 
 
 class Server:
-    """A broker and its name server on one port, which read a store and take no messages. Use it with `async with`.
+    """A broker and its name server on one port, over a store. Use it with `async with`.
 
-    Nothing in the store is created, locked or changed, so its own broker may run. Offsets that consumers commit are kept in
-    memory, or in a file beside the store.
+    It takes no messages unless it was made with `write`: nothing in the store is created, locked or changed, so its own broker
+    may run. Offsets that consumers commit are kept in memory, or in a file beside the store.
     """
 
     def __init__(
         self,
-        store: str | os.PathLike[str] | MessageStore,
+        store: str | os.PathLike[str] | MessageStore | StoreWriter,
         host: str,
         port: int,
         *,
+        write: bool,
+        flush: Flush,
+        create_topics: bool,
+        check_every_s: float,
         advertise: str | None,
         offsets: str | os.PathLike[str] | None,
         tls: Tls | None,
@@ -63,7 +78,15 @@ class Server:
             )
         if advertise is not None and not advertise.rpartition(":")[2].isdecimal():
             raise ValueError(f"advertise={advertise!r}: expected HOST:PORT")
+        if write and isinstance(store, MessageStore):
+            raise ValueError("write: expected the path of a store, or an open StoreWriter; a MessageStore only reads")
+        self._is_master = write or isinstance(store, StoreWriter)
+        if self._is_master and offsets is not None:
+            raise ValueError("offsets: a server that takes messages keeps them in the store, as a broker does")
         self._given = store
+        self._flush = flush
+        self._create_topics = create_topics
+        self._check_every_s = check_every_s
         self._place = (host, port)
         self._advertise = advertise
         self._offsets = None if offsets is None else Path(local_path(offsets))
@@ -73,7 +96,8 @@ class Server:
         self._limits = limits
         self._address: str | None = None
         self._store: MessageStore | None = None
-        self._running: tuple[Listener, BrokerService, ConsumerOffsets, asyncio.Task[None]] | None = None
+        self._writer: StoreWriter | None = None
+        self._running: tuple[Listener, BrokerService, ConsumerOffsets, list[asyncio.Task[None]]] | None = None
 
     @property
     def address(self) -> str:
@@ -107,23 +131,38 @@ class Server:
         """
         if self._running is not None:
             raise ValueError("the server runs already")
-        self._store = store = self._given if isinstance(self._given, MessageStore) else MessageStore.open(self._given)
+        given = self._given
+        if isinstance(given, StoreWriter):
+            self._writer = given
+        elif self._is_master and not isinstance(given, MessageStore):
+            self._writer = StoreWriter.open(given, flush=self._flush)
         try:
-            await self._start(store)
+            self._store = given if isinstance(given, MessageStore) else MessageStore.open(_root(given))
+            await self._start(self._store)
         except BaseException:
             self._close_store()
             raise
 
     async def _start(self, store: MessageStore) -> None:
-        archive = Archive(store)
+        archive, writer = Archive(store), self._writer
         keys = (
             self._acl if self._acl is None or isinstance(self._acl, dict) else read_access_keys(local_path(self._acl))
         )
         tables = [archive.table(name, "offsetTable") for name in _OFFSET_FILES]
-        offsets = ConsumerOffsets(tables, self._offsets)
+        own_file = None
+        if writer is not None:
+            own_file = ConfigFile(store.layout.config / _OFFSET_FILES[0])
+            # As a broker it does not start with a file that it cannot read.
+            own_file.load()
+        offsets = ConsumerOffsets(tables, self._offsets, own_file)
         broker, cluster = (given or own for given, own in zip(self._names, archive.names(), strict=True))
         state = State(broker, cluster, "", offsets)
-        service = BrokerService(archive, state, keys)
+        if writer is not None:
+            levels, may_create = len(delay_levels_ms(writer.options.delay_levels)), self._create_topics
+            topics = TopicTable(store.layout.config, broker, cluster, levels, archive.topics(), may_create=may_create)
+            state.master = Master(topics, GroupTable(store.layout.config), "", writer.options.flush)
+        advertised = None if writer is None or self._advertise is None else await _resolved(self._advertise)
+        service = BrokerService(archive, state, keys, None if writer is None else writer.put_each)
         listener = Listener(service, self._limits)
         try:
             host, port = await listener.start(*self._place, tls_context(self._tls))
@@ -132,8 +171,14 @@ class Server:
             raise
         bound = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         state.address = self._address = self._advertise or bound
-        self._running = (listener, service, offsets, asyncio.create_task(_repeat(service, offsets)))
-        _warn_of_addresses(store, state.address)
+        repeated = [asyncio.create_task(_repeat(service, offsets))]
+        self._running = (listener, service, offsets, repeated)
+        if state.master is not None and writer is not None:
+            state.master = replace(state.master, store_host=advertised or bound)
+            writer.follow(partial(_call_soon, asyncio.get_running_loop(), service.grown))
+            repeated.append(asyncio.create_task(_check_transactions(service, self._check_every_s)))
+        else:
+            _warn_of_addresses(store, state.address)
 
     async def stop(self) -> None:
         """Accept nothing more, send what is left to send, and write the offsets. A second call does nothing.
@@ -145,18 +190,28 @@ class Server:
             return
         listener, service, offsets, repeated = self._running
         self._running = None
-        repeated.cancel()
+        for task in repeated:
+            task.cancel()
         try:
+            await service.drain(_GRACE_S)
             await listener.stop(_GRACE_S)
         finally:
             service.close()
-            self._close_store()
-        if (content := offsets.take_changes()) is not None:
-            offsets.write(content)
+            try:
+                if (content := offsets.take_changes()) is not None:
+                    offsets.write(content)
+            finally:
+                self._close_store()
 
     def _close_store(self) -> None:
         if self._store is not None and self._store is not self._given:
             self._store.close()
+        if self._writer is not None:
+            if self._writer is self._given:
+                self._writer.follow(None)
+            else:
+                self._writer.close()
+            self._writer = None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -169,11 +224,15 @@ class Server:
 
 
 def serve(
-    store: str | os.PathLike[str] | MessageStore,
+    store: str | os.PathLike[str] | MessageStore | StoreWriter,
     host: str = "127.0.0.1",
     port: int = 10911,
     *,
     advertise: str | None = None,
+    write: bool = False,
+    flush: Flush = "async",
+    create_topics: bool = True,
+    check_every_s: float = CHECK_EVERY_S,
     offsets: str | os.PathLike[str] | None = None,
     tls: Tls | None = None,
     acl: str | os.PathLike[str] | dict[str, str] | None = None,
@@ -181,13 +240,20 @@ def serve(
     cluster: str | None = None,
     limits: Limits | None = None,
 ) -> Server:
-    """Serve a store to RocketMQ's clients and tools: a broker and its name server on one port, which take no messages.
+    """Serve a store to RocketMQ's clients and tools: a broker and its name server on one port.
 
     Args:
-        store: The path of a store, or an open one. One that was opened with `compat` is served with that broker's answers.
+        store: The path of a store, or an open one. One that was opened with `compat` is served with that broker's answers. An
+            open `StoreWriter` takes messages, with its own options, and stays open.
         host: The address to listen on.
         port: The port; 0: any free one.
         advertise: What clients are told to connect to, `HOST:PORT`; None: the address that the server listens on.
+        write: Take messages, too: a broker for tests, restores and small jobs. The path may be that of a new store. While the
+            server runs, no broker can open the store.
+        flush: For `write`: "sync": a message is on the disk before its producer is answered, and one flush serves all that wait;
+            "async": twice a second.
+        create_topics: For `write`: make topics for producers that ask for it (autoCreateTopicEnable).
+        check_every_s: For `write`: how often half messages are looked at whose transaction is open (transactionCheckInterval).
         offsets: A file for the offsets that consumers commit; None: they are kept in memory. Those of the store are read in
             any case.
         tls: Certificate and key files, or a context: only TLS is spoken then. None: no TLS.
@@ -201,7 +267,7 @@ def serve(
         A server that is not started: use it with `async with`, or call `start` and `stop`.
 
     Raises:
-        ValueError: `advertise` is no address, or is needed.
+        ValueError: `advertise` is no address, or is needed; or `write` with something else than a path or a writer.
 
     Example:
         >>> import asyncio
@@ -216,6 +282,10 @@ def serve(
         store,
         host,
         port,
+        write=write,
+        flush=flush,
+        create_topics=create_topics,
+        check_every_s=check_every_s,
         advertise=advertise,
         offsets=offsets,
         tls=tls,
@@ -246,6 +316,33 @@ async def _repeat(service: BrokerService, offsets: ConsumerOffsets) -> None:
             except OSError as error:
                 offsets.keep_changes()
                 _log.error("the offsets of consumers are not written: %s", error)
+
+
+async def _check_transactions(service: BrokerService, every_s: float) -> None:
+    while True:
+        await asyncio.sleep(every_s)
+        try:
+            await service.check_transactions()
+        except (OSError, ValueError) as error:
+            _log.error("the half messages are not looked at: %s", error)
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    # A loop that has ended needs no call.
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(call)
+
+
+async def _resolved(advertise: str) -> str:
+    """Return an address as messages have it: they hold no names of hosts."""
+    host, _, port = advertise.rpartition(":")
+    found = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+    address = str(found[0][4][0])
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def _root(store: str | os.PathLike[str] | StoreWriter) -> str | os.PathLike[str]:
+    return store.root if isinstance(store, StoreWriter) else store
 
 
 def _warn_of_addresses(store: MessageStore, address: str) -> None:

@@ -9,14 +9,19 @@ import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from logdex._listener import Goodbye
 from logdex.rocketmq.server.access import refusal
 from logdex.rocketmq.server.answers import SLOW, SLOW_IF_REMOTE, answer
 from logdex.rocketmq.server.codes import Ask, Code
-from logdex.rocketmq.server.exchange import Answer, Forward, Hold, Peer, Request
+from logdex.rocketmq.server.exchange import Answer, Forward, Hold, Peer, Put, Request
 from logdex.rocketmq.server.frame import decode, encode_answer, encode_request, frame_length
+from logdex.rocketmq.server.new_message import REAL_TOPIC
+from logdex.rocketmq.server.put_service import PutService
+from logdex.rocketmq.server.sends import HALF_TOPIC, now_ms
+from logdex.rocketmq.server.transactions import CHECK_GROUP, OP_TOPIC, look_at_halves, question
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,6 +30,8 @@ if TYPE_CHECKING:
     from logdex.rocketmq.server.archive import Archive
     from logdex.rocketmq.server.exchange import Notice, Reply
     from logdex.rocketmq.server.frame import Command
+    from logdex.rocketmq.server.new_message import NewMessage, StoredMessage
+    from logdex.rocketmq.server.put_service import Placed, PutEach
     from logdex.rocketmq.server.state import State
 
 _log = logging.getLogger(__name__)
@@ -38,6 +45,9 @@ _MOST_FORWARDED = 256
 _FORWARD_S = 10.0
 _LOOK_S = 1.0
 """How often a held pull looks whether its queue grew."""
+_REST_OF_LOOKS = 4
+"""Held pulls of a store that grows take a fifth of the time at most."""
+_DRAIN_S = 0.01
 _BUSY = "[OVERLOAD]system busy, start flow control for a while"
 _HTTP = b"GET "
 
@@ -50,10 +60,25 @@ class _Forwarded:
     timeout: asyncio.TimerHandle
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Held:
+    connection: Connection
+    request: Request
+    hold: Hold
+    until: float
+
+
 class BrokerService:
     """The protocol of a broker and its name server over one store."""
 
-    def __init__(self, archive: Archive, state: State, access_keys: dict[str, str] | None) -> None:
+    def __init__(
+        self,
+        archive: Archive,
+        state: State,
+        access_keys: dict[str, str] | None,
+        put_each: PutEach | None = None,
+    ) -> None:
+        """Answer requests about a store; `put_each` stores messages, if the server takes any."""
         self._archive = archive
         self._state = state
         self._access_keys = access_keys
@@ -63,7 +88,9 @@ class BrokerService:
         self._peers: dict[Connection, Peer] = {}
         self._connections: dict[Peer, Connection] = {}
         self._in_threads = 0
-        self._held: set[asyncio.TimerHandle] = set()
+        self._puts = None if put_each is None else PutService(self._loop, put_each)
+        self._held: dict[_Held, asyncio.TimerHandle] = {}
+        self._next_look = 0.0
         self._forwarded: dict[int, _Forwarded] = {}
         self._opaque = 0
 
@@ -117,15 +144,71 @@ class BrokerService:
             "held_pulls": len(self._held),
             "requests_in_threads": self._in_threads,
         }
+        if self._puts is not None:
+            gauges["waiting_messages"] = self._puts.waiting
         return "".join(f"logdex_{name} {value}\n" for name, value in [*self._state.counts.items(), *gauges.items()])
 
     def close(self) -> None:
         """Forget what waits, and end the threads."""
-        for timer in [*self._held, *(each.timeout for each in self._forwarded.values())]:
+        for timer in [*self._held.values(), *(each.timeout for each in self._forwarded.values())]:
             timer.cancel()
         self._held.clear()
         self._forwarded.clear()
         self._threads.shutdown()
+        if self._puts is not None:
+            self._puts.close()
+
+    async def drain(self, seconds: float) -> None:
+        """Wait until the messages that came are stored and answered, but not for longer than this."""
+        end = self._loop.time() + seconds
+        while self._puts is not None and self._puts.waiting and self._loop.time() < end:  # noqa: ASYNC110 -- a moment, at the end
+            await asyncio.sleep(_DRAIN_S)
+
+    def grown(self) -> None:
+        """Look at the held pulls: queues grew."""
+        self._archive.forget_bounds()
+        begin = self._loop.time()
+        if not self._held or begin < self._next_look:
+            return
+        places = {(held.hold.topic, held.hold.queue_id, held.hold.offset) for held in self._held}
+        have_grown = {place for place in places if self._has_grown(*place)}
+        for held in [*self._held]:
+            if (held.hold.topic, held.hold.queue_id, held.hold.offset) in have_grown:
+                self._held.pop(held).cancel()
+                self._look(held)
+        # So that many queues leave time for something else. Timers look at the rest.
+        self._next_look = self._loop.time() + _REST_OF_LOOKS * (self._loop.time() - begin)
+
+    async def check_transactions(self) -> None:
+        """Ask producers for the state of their half messages that wait for long."""
+        now = now_ms()
+        checks = await self._loop.run_in_executor(self._threads, look_at_halves, self._archive, self._state, now)
+        if self._puts is None or self._state.master is None:
+            return
+        waiting = []
+        for renewed, half in checks.renewed:
+            waiting.append(self._loop.create_future())
+            self._puts.put(renewed, partial(self._ask_producer, waiting[-1], half, renewed))
+        for message in checks.given_up:
+            _log.warning("a half message of topic %s is given up: nobody ended it", message.properties.get(REAL_TOPIC))
+            self._state.master.topics.create(message.topic, 1)
+            waiting.append(self._loop.create_future())
+            self._puts.put(message, waiting[-1].set_result)
+        for placed in await asyncio.gather(*waiting):
+            if isinstance(placed, OSError | ValueError):
+                # They are still there, and looked at again.
+                return
+        for topic, offset in ((HALF_TOPIC, checks.half_offset), (OP_TOPIC, checks.op_offset)):
+            if offset:
+                self._state.offsets.commit(CHECK_GROUP, topic, 0, offset)
+
+    def _ask_producer(
+        self, done: asyncio.Future[Placed], half: StoredMessage | None, renewed: NewMessage, placed: Placed
+    ) -> None:
+        done.set_result(placed)
+        if half is not None and isinstance(placed, list):
+            notice = question(self._state, half, renewed, placed)
+            self._tell([notice] if notice is not None else [])
 
     def _start(self, connection: Connection, request: Request) -> None:
         """Answer a request, or let a thread do it."""
@@ -153,7 +236,9 @@ class BrokerService:
 
     def _finish(self, connection: Connection, request: Request, reply: Reply) -> None:
         if isinstance(reply, Hold):
-            self._hold(connection, request, reply, self._loop.time() + reply.seconds)
+            self._hold(_Held(connection, request, reply, self._loop.time() + reply.seconds))
+        elif isinstance(reply, Put):
+            self._put(connection, request, reply)
         elif isinstance(reply, Forward):
             self._ask(connection, request, reply)
         elif reply is not None:
@@ -180,31 +265,50 @@ class BrokerService:
         for notice in notices:
             connection = self._connections.get(notice.peer)
             if connection is not None:
-                connection.send(encode_request(notice.code, self._next_opaque(), notice.ext, one_way=True))
+                frame = encode_request(notice.code, self._next_opaque(), notice.ext, notice.body, one_way=True)
+                connection.send(frame)
 
-    def _hold(self, connection: Connection, request: Request, hold: Hold, until: float) -> None:
+    def _put(self, connection: Connection, request: Request, put: Put) -> None:
+        if self._puts is None or self._puts.is_busy:
+            busy = "[REJECTREQUEST]system busy, start flow control for a while"
+            self._finish(connection, request, Answer(code=Code.SYSTEM_BUSY, remark=busy))
+            return
+
+        def then(placed: Placed) -> None:
+            if isinstance(placed, OSError | ValueError):
+                remark = f"service not available now. It may be caused by one of the following reasons: {placed}"
+                self._finish(connection, request, Answer(code=Code.SERVICE_NOT_AVAILABLE, remark=remark))
+            else:
+                self._finish(connection, request, put.then(placed))
+
+        self._puts.put(put.message, then)
+
+    def _hold(self, held: _Held) -> None:
         """Let a pull wait. It looks now and then, because the broker of the store writes to files, and tells nobody."""
         if len(self._held) >= _MOST_HELD:
-            self._finish(connection, request, Answer(code=Code.SYSTEM_BUSY, remark=_BUSY))
+            self._finish(held.connection, held.request, Answer(code=Code.SYSTEM_BUSY, remark=_BUSY))
             return
 
         def look() -> None:
-            self._held.discard(timer)
-            if not connection.is_open:
-                return
-            if self._loop.time() < until and not self._has_grown(hold):
-                self._hold(connection, request, hold, until)
-            else:
-                self._start(connection, replace(request, may_hold=False))
+            del self._held[held]
+            self._look(held)
 
-        timer = self._loop.call_later(max(0.0, min(_LOOK_S, until - self._loop.time())), look)
-        self._held.add(timer)
+        self._held[held] = self._loop.call_later(max(0.0, min(_LOOK_S, held.until - self._loop.time())), look)
 
-    def _has_grown(self, hold: Hold) -> bool:
+    def _look(self, held: _Held) -> None:
+        hold = held.hold
+        if not held.connection.is_open:
+            return
+        if self._loop.time() < held.until and not self._has_grown(hold.topic, hold.queue_id, hold.offset):
+            self._hold(held)
+        else:
+            self._start(held.connection, replace(held.request, may_hold=False))
+
+    def _has_grown(self, topic: str, queue_id: int, offset: int) -> bool:
         if self._archive.is_remote:
             return False
         try:
-            return self._archive.bounds(hold.topic, hold.queue_id)[1] > hold.offset
+            return self._archive.bounds(topic, queue_id)[1] > offset
         except OSError:
             return True
 

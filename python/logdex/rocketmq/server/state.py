@@ -12,6 +12,7 @@ from logdex.rocketmq.server.archive import RETRY_PREFIX, Archive, Topic
 from logdex.rocketmq.server.clients import Clients
 
 if TYPE_CHECKING:
+    from logdex.rocketmq.server.master import Master
     from logdex.rocketmq.server.offsets import ConsumerOffsets
 
 _RETRY_TOPIC = Topic(1, 1, 6)
@@ -26,6 +27,8 @@ class State:
     address: str
     """Host and port that clients are told."""
     offsets: ConsumerOffsets
+    master: Master | None = None
+    """What a server that takes messages knows beside; None: it is an archive."""
     clients: Clients = field(default_factory=Clients)
     started_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
     counts: Counter[str] = field(default_factory=Counter)
@@ -44,11 +47,15 @@ class State:
 
         Tools find the brokers of a group by the route of its retry topic.
         """
+        if self.master is not None:
+            return self.master.topics.all()
         groups = {*self.clients.consumers, *self.offsets.groups()}
         return {**{RETRY_PREFIX + group: _RETRY_TOPIC for group in sorted(groups)}, **archive.topics()}
 
     def topic(self, archive: Archive, name: str) -> Topic | None:
         """Return one topic; None if it does not exist."""
+        if self.master is not None:
+            return self.master.topics.get(name)
         topic = archive.topics().get(name)
         if topic is None and name.startswith(RETRY_PREFIX):
             group = name.removeprefix(RETRY_PREFIX)

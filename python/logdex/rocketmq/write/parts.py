@@ -56,7 +56,7 @@ class StoreParts:
         self._given = StoreLayout(root, str(root / "commitlog"))
         # The process may change its directory while files are created. Errors before that name the path as it was given.
         self._layout = StoreLayout(root.absolute(), str(root.absolute() / "commitlog"))
-        self._options = options
+        self.options = options
         self._levels = delay_levels_ms(options.delay_levels)
         self._step = ThreadLock(keeps_failure=True)
         self.check = self._step.check
@@ -97,7 +97,7 @@ class StoreParts:
 
     def _plan(self) -> RecoveryPlan:
         """Find out what must be done; every refusal happens here."""
-        options = self._options
+        options = self.options
         self._offsets = DelayOffsets(self._layout.config)
         begin = options.begin_phy_offset
         for folder in self._given.folders:
@@ -113,12 +113,12 @@ class StoreParts:
         return CommitLogWriter.open(
             self._layout.commit_log,
             end_phy_offset=plan.end,
-            file_size=plan.file_size or self._options.file_size or DEFAULT_FILE_SIZE,
-            store_host=self._options.store_host,
+            file_size=plan.file_size or self.options.file_size or DEFAULT_FILE_SIZE,
+            store_host=self.options.store_host,
             levels=len(self._levels),
-            flush=self._options.flush,
-            compat=self._options.compat,
-            max_message_size=self._options.max_message_size,
+            flush=self.options.flush,
+            compat=self.options.compat,
+            max_message_size=self.options.max_message_size,
         )
 
     def _truncate(self, plan: RecoveryPlan) -> dict[str, int]:
@@ -134,7 +134,7 @@ class StoreParts:
         return counts
 
     def _open_parts(self, plan: RecoveryPlan) -> None:
-        layout, options = self._layout, self._options
+        layout, options = self._layout, self.options
         self._queues = ConsumeQueueWriter.open(
             layout.root,
             end_phy_offset=plan.end,
@@ -209,6 +209,16 @@ class StoreParts:
             if files and len(files[-1]):
                 self._index.flush()
             self._offsets.save()
+
+    @property
+    def dispatched_offset(self) -> int:
+        """Offset in the log before which messages are dispatched."""
+        return self._dispatcher.offset
+
+    def show_queues(self) -> None:
+        """Write the units of the queues to their files, so that readers see them."""
+        with self._step.hold():
+            self._queues.flush(sync=False)
 
     def flush_queues(self) -> None:
         """Flush the queues to the disk."""

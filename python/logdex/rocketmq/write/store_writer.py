@@ -22,7 +22,7 @@ from logdex.rocketmq.write.options import StoreOptions
 from logdex.rocketmq.write.parts import StoreParts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import tzinfo
     from os import PathLike
     from pathlib import Path
@@ -258,6 +258,40 @@ class StoreWriter(Closing):
         finally:
             self._wake()
 
+    def put_each(self, sent: Sequence[Any]) -> list[list[tuple[int, int, str]] | str]:
+        """Put what several producers sent: messages and batches, each as a broker takes it.
+
+        `logdex.rocketmq.serve` calls it. With `flush="sync"` one flush serves all of them.
+
+        Args:
+            sent: Objects with the attributes of a message; see `logdex._core.CommitLogWriter.put_each`.
+
+        Returns:
+            For each of them: queue_offset, phy_offset and msg_id of its messages; or the reason, if no log takes one.
+
+        Raises:
+            OSError: The system refuses; if the disk is full, nothing was written.
+            WriteFailedError: A write or an fsync failed, now or before; the writer is over.
+        """
+        self._check_open()
+        try:
+            return self._parts.log.put_each(sent)
+        finally:
+            self._wake()
+
+    def follow(self, seen: Callable[[], None] | None) -> None:
+        """Let readers see each message as soon as it is dispatched, and call `seen` then, in the service thread.
+
+        None: readers see messages within a second again. It needs the service thread.
+
+        Raises:
+            ValueError: The writer was opened with `services=False`.
+        """
+        self._check_open()
+        if self._services is None:
+            raise ValueError("services=False: expected a writer with its thread")
+        self._services.seen = seen
+
     def _wake(self) -> None:
         if self._services is not None:
             self._services.wake()
@@ -297,6 +331,11 @@ class StoreWriter(Closing):
     def root(self) -> Path:
         """The store's root directory, as an absolute path."""
         return self._root
+
+    @property
+    def options(self) -> StoreOptions:
+        """The options that it was opened with."""
+        return self._parts.options
 
     @property
     def recovered(self) -> Report:
@@ -426,6 +465,9 @@ class _Services:
         self._failing: dict[str, WriterState] = {}
         self._process = os.getpid()
         self._thread: threading.Thread | None = None
+        self.seen: Callable[[], None] | None = None
+        """What is called after messages were dispatched, which readers see at once then. It raises nothing."""
+        self._seen_offset = 0
 
     @property
     def state(self) -> WriterState:
@@ -484,12 +526,25 @@ class _Services:
                 due.setdefault(parts.dispatch, 0.0)
             for call in [call for call, at in due.items() if at <= time.monotonic() and self._goes_on()]:
                 passed = self._try(call)
+                if passed and call in (parts.dispatch, parts.deliver_due):
+                    self._let_see()
                 if passed and call == parts.dispatch:
                     del due[call]
                     # Without a pause single puts would be dispatched one by one, and compete for the interpreter lock.
                     time.sleep(_PAUSE_SECONDS)
                 else:
                     due[call] = time.monotonic() + max(pauses.get(call, 0.0), 0.0 if passed else _RETRY_SECONDS)
+
+    def _let_see(self) -> None:
+        """Tell that messages were dispatched."""
+        if self.seen is None:
+            return
+        if self._parts.log.wrote_offset > self._parts.dispatched_offset:
+            # Delivered messages wait to be dispatched.
+            self.wake()
+        if self._parts.dispatched_offset > self._seen_offset and self._try(self._parts.show_queues):
+            self._seen_offset = self._parts.dispatched_offset
+            self.seen()
 
     def _goes_on(self) -> bool:
         return not self._stopped and self._parts.failure is None

@@ -19,6 +19,15 @@ pub(super) struct Frames {
     file_size: u64,
 }
 
+/// An end of the frames.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FramesMark {
+    bytes: usize,
+    pieces: usize,
+    end: u64,
+    messages: usize,
+}
+
 impl Frames {
     /// No frames, for a log in files of this size.
     pub(super) fn new(file_size: u64) -> Self {
@@ -60,6 +69,32 @@ impl Frames {
         self.end += size;
         self.messages += 1;
         Ok((phy_offset, store_size))
+    }
+
+    /// Where the frames end now, for [`Self::back_to`].
+    pub(super) fn mark(&self) -> FramesMark {
+        FramesMark { bytes: self.bytes.len(), pieces: self.pieces.len(), end: self.end, messages: self.messages }
+    }
+
+    /// Drops the frames since a mark.
+    pub(super) fn back_to(&mut self, mark: FramesMark) {
+        self.bytes.truncate(mark.bytes);
+        self.pieces.truncate(mark.pieces);
+        self.end = mark.end;
+        self.messages = mark.messages;
+    }
+
+    /// Returns whether the frame at `phy_offset` is in the file in which the last frame ends.
+    pub(super) fn is_in_last_file(&self, phy_offset: u64) -> bool {
+        phy_offset / self.file_size == self.end.saturating_sub(1) / self.file_size
+    }
+
+    /// Ends the file, unless nothing is in it.
+    pub(super) fn next_file(&mut self) {
+        let left = self.file_size - self.end % self.file_size;
+        if left < self.file_size {
+            self.fill(left);
+        }
     }
 
     /// Ends the file with a BLANK frame over the rest of it, which is zero.

@@ -25,6 +25,7 @@ mod pending_batch;
 mod put_columns;
 mod put_result;
 mod queue_table;
+mod sent_message;
 mod shared;
 mod whole_frames;
 mod writer;
@@ -34,6 +35,7 @@ pub use limits::Limits;
 pub use new_message::GivenMessage;
 pub use options::{FlushMode, PutOptions, WriterOptions};
 pub use put_result::PutResult;
+pub use sent_message::SentMessage;
 pub use writer::{CommitLogWriter, StoredPut};
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use crate::hash_index::carry_utf8;
 /// Bytes of the longest text of properties: its length is a signed 16-bit number.
 pub(super) const LONGEST: usize = i16::MAX.unsigned_abs() as usize;
 
-const NAME_END: char = '\u{1}';
-const VALUE_END: char = '\u{2}';
+pub(super) const NAME_END: char = '\u{1}';
+pub(super) const VALUE_END: char = '\u{2}';
 
 /// Names and values in the order in which they are written. Reused for each message.
 #[derive(Debug, Default)]
@@ -44,6 +44,19 @@ impl<'a> NewProperties<'a> {
             Some(entry) => entry.1 = value,
             None => self.entries.push((name, value)),
         }
+    }
+
+    /// The number of entries.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Sorts the entries as [`Self::order_as_java`], but for the first ones.
+    pub(super) fn order_as_java_from(&mut self, first: usize) {
+        let rest = self.entries.split_off(first.min(self.entries.len()));
+        let mut rest = Self { entries: rest };
+        rest.order_as_java();
+        self.entries.append(&mut rest.entries);
     }
 
     /// Sorts the entries into the order of Java's `HashMap`, each name once with its last value.

@@ -54,6 +54,30 @@ impl<'s, 'a> PendingBatch<'s, 'a> {
     /// # Errors
     /// `InvalidArgument` for a message that no frame can hold.
     pub(super) fn append(&mut self, given: GivenMessage<'a>) -> Result<PutResult<'a>> {
+        self.append_parked_if(self.put.park, given)
+    }
+
+    /// Adds a message as [`Self::append`], but does not park it.
+    ///
+    /// # Errors
+    /// As [`Self::append`].
+    pub(super) fn append_unparked(&mut self, given: GivenMessage<'a>) -> Result<PutResult<'a>> {
+        self.append_parked_if(false, given)
+    }
+
+    /// # Errors
+    /// `InvalidArgument` if the frames of a batch are longer together than the longest message (upstream
+    /// `MessageExtEncoder#encode`).
+    pub(super) fn check_size(&self, places: &[PutResult<'_>]) -> Result<()> {
+        let size: u64 = places.iter().map(|place| u64::from(place.store_size.unsigned_abs())).sum();
+        let most = self.writer.limits.max_message_size as u64;
+        if size > most {
+            return Err(Error::InvalidArgument(format!("a batch of {size} bytes: expected at most {most}")));
+        }
+        Ok(())
+    }
+
+    fn append_parked_if(&mut self, park: bool, given: GivenMessage<'a>) -> Result<PutResult<'a>> {
         let GivenMessage { mut topic, mut queue_id, mut sys_flag, .. } = given;
         if self.put.bodies == Bodies::Decoded {
             sys_flag &= !(COMPRESSED | COMPRESSION_TYPE);
@@ -65,7 +89,7 @@ impl<'s, 'a> PendingBatch<'s, 'a> {
             )));
         }
         let in_queue = is_in_queue(sys_flag);
-        if in_queue && (self.put.park || topic == SCHEDULE_TOPIC) {
+        if in_queue && (park || topic == SCHEDULE_TOPIC) {
             let level = self.delay_level()?;
             if level > 0 && topic != SCHEDULE_TOPIC {
                 self.park(topic, queue_id, level);
@@ -95,6 +119,39 @@ impl<'s, 'a> PendingBatch<'s, 'a> {
         let earliest = self.store_timestamps.map_or(store_timestamp, |(earliest, _)| earliest.min(store_timestamp));
         self.store_timestamps = Some((earliest, store_timestamp));
         Ok(PutResult { topic, queue_id, queue_offset, phy_offset, store_timestamp, store_host, store_size })
+    }
+
+    /// Adds messages that belong together, all or none: into one file, as the broker puts a client's batch (upstream
+    /// `DefaultAppendMessageCallback#doAppend`). `fill` adds them; it is called again if they did not fit the file.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a message that no frame can hold, and for messages that no file holds together.
+    pub(super) fn append_together(
+        &mut self,
+        mut fill: impl FnMut(&mut Self) -> Result<Vec<PutResult<'a>>>,
+    ) -> Result<Vec<PutResult<'a>>> {
+        let (frames, taken, times) = (self.frames.mark(), self.table.taken(), self.store_timestamps);
+        let is_in_one_file = |batch: &Self, places: &[PutResult<'_>]| {
+            places.first().is_none_or(|first| batch.frames.is_in_last_file(first.phy_offset))
+        };
+        let mut places = fill(self);
+        if places.as_ref().is_ok_and(|places| !is_in_one_file(self, places)) {
+            self.frames.back_to(frames);
+            self.table.undo_to(taken);
+            self.frames.next_file();
+            places = fill(self).and_then(|places| {
+                if is_in_one_file(self, &places) {
+                    return Ok(places);
+                }
+                Err(Error::InvalidArgument(format!("{} messages: expected a batch that fits one file", places.len())))
+            });
+        }
+        if places.is_err() {
+            self.frames.back_to(frames);
+            self.table.undo_to(taken);
+            self.store_timestamps = times;
+        }
+        places
     }
 
     /// The delay level; 0 without one.

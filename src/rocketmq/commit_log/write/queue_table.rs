@@ -59,7 +59,18 @@ impl QueueTable {
 
     /// Returns the offsets that were taken since the last [`Self::keep`].
     pub(super) fn undo(&mut self) {
-        while let Some((place, offset)) = self.changed.pop() {
+        self.undo_to(0);
+    }
+
+    /// How many offsets were taken since the last [`Self::keep`], for [`Self::undo_to`].
+    pub(super) fn taken(&self) -> usize {
+        self.changed.len()
+    }
+
+    /// Returns the offsets that were taken after the first ones.
+    pub(super) fn undo_to(&mut self, taken: usize) {
+        while self.changed.len() > taken {
+            let Some((place, offset)) = self.changed.pop() else { return };
             *self.at(place) = offset;
         }
     }

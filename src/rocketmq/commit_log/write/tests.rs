@@ -8,7 +8,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{ArrayRef, BinaryArray, Int32Array, RecordBatch, StringArray, TimestampMillisecondArray};
 
-use super::{CommitLogWriter, FlushMode, GivenMessage, Host, Limits, PutOptions, WriterOptions};
+use super::{CommitLogWriter, FlushMode, GivenMessage, Host, Limits, PutOptions, SentMessage, WriterOptions};
 use crate::error::Error;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::property_map::PropertyMap;
@@ -542,4 +542,89 @@ fn what_is_no_frame_of_this_offset_is_refused_and_nothing_of_it_is_written() {
         // It is no failure of the disk.
         assert_eq!(writer.append_frames(&log[first..end]).unwrap(), (end - first, 0));
     }
+}
+
+fn sent<'a>(topic: &'a str, body: &'a [u8], properties: &[(&'a str, &'a str)]) -> SentMessage<'a> {
+    let given = GivenMessage { topic, body, ..GivenMessage::default() };
+    SentMessage { given, properties: properties.to_vec(), as_java_map: true, is_batch: false }
+}
+
+/// The body of a batch.
+fn elements(bodies: &[&[u8]], properties: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    for body in bodies {
+        let len = |length: usize| i32::try_from(length).unwrap().to_be_bytes();
+        out.extend(len(22 + body.len() + properties.len()));
+        out.extend([0; 8]);
+        out.extend(7i32.to_be_bytes());
+        out.extend(len(body.len()));
+        out.extend(*body);
+        out.extend(i16::try_from(properties.len()).unwrap().to_be_bytes());
+        out.extend(properties.as_bytes());
+    }
+    out
+}
+
+#[test]
+fn a_batch_is_in_one_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let writer = open(directory.path(), 0, 1000);
+    let body = [b'x'; 200];
+    let size = 91 + 200 + 1;
+    let three = elements(&[&body, &body, &body], "");
+    let batch = SentMessage { is_batch: true, ..sent("T", &three, &[]) };
+    let placed = writer.put_each(&[sent("T", &body, &[]), batch]).unwrap();
+    let places = |at: usize| placed.get(at).unwrap().as_ref().unwrap();
+    assert_eq!(places(0).iter().map(|place| place.phy_offset).collect::<Vec<_>>(), [0]);
+    assert_eq!(
+        places(1).iter().map(|place| (place.phy_offset, place.queue_offset)).collect::<Vec<_>>(),
+        [(1000, 1), (1000 + size, 2), (1000 + 2 * size, 3)]
+    );
+    assert_eq!(writer.wrote_offset(), 1000 + 3 * size);
+    writer.close().unwrap();
+}
+
+#[test]
+fn a_message_of_a_batch_has_its_own_properties_and_those_of_the_batch() {
+    let directory = tempfile::tempdir().unwrap();
+    let writer = open(directory.path(), 0, 1000);
+    let body = elements(&[b"a", b"b"], "TAGS\u{1}x\u{2}DELAY\u{1}1\u{2}WAIT\u{1}true");
+    let given = [("CLUSTER", "c"), ("WAIT", "true")];
+    let batch = SentMessage { is_batch: true, ..sent("T", &body, &given) };
+    assert_eq!(writer.put_each(&[batch]).unwrap().first().unwrap().as_ref().unwrap().len(), 2);
+    writer.close().unwrap();
+    let end = usize::try_from(writer.wrote_offset()).unwrap();
+    let bytes = file(directory.path(), 0);
+    let text = b"TAGS\x01x\x02DELAY\x011\x02WAIT\x01true\x02CLUSTER\x01c\x02WAIT\x01true";
+    assert!(bytes.get(..end).unwrap().ends_with(text), "{}", String::from_utf8_lossy(&bytes[..end]));
+    let stored = read(directory.path());
+    assert_eq!(stored.column_by_name("flag").unwrap().as_primitive::<Int32Type>().values(), &[7, 7]);
+    assert_eq!(stored.column_by_name("topic").unwrap().as_string::<i32>().value(1), "T");
+}
+
+#[test]
+fn a_put_that_is_refused_leaves_nothing_and_the_others_are_stored() {
+    let directory = tempfile::tempdir().unwrap();
+    let writer = open(directory.path(), 0, 1000);
+    let body = [b'x'; 200];
+    let four = elements(&[body.as_slice(); 4], "");
+    let cut = elements(&[b"2", b"3"], "").split_last().unwrap().1.to_vec();
+    let sent_batch = |body| SentMessage { is_batch: true, ..sent("T", body, &[]) };
+    let puts = [
+        sent("T", b"1", &[]),
+        sent("not legal", b"2", &[]),
+        sent_batch(&cut),
+        sent_batch(&four),
+        sent("T", b"4", &[("TAGS", "x"), ("KEYS", "k")]),
+    ];
+    let placed = writer.put_each(&puts).unwrap();
+    assert_eq!(placed.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, false, false, true]);
+    let last = placed.last().unwrap().as_ref().unwrap().first().unwrap();
+    assert_eq!((last.phy_offset, last.queue_offset), (93, 1));
+    assert_eq!(writer.wrote_offset(), 93 + u64::try_from(last.store_size).unwrap());
+    writer.close().unwrap();
+    assert_eq!(read(directory.path()).num_rows(), 2);
+    let end = usize::try_from(writer.wrote_offset()).unwrap();
+    // A Java map has KEYS before TAGS.
+    assert!(file(directory.path(), 0).get(..end).unwrap().ends_with(b"KEYS\x01k\x02TAGS\x01x"));
 }

@@ -11,6 +11,7 @@ use super::options::{FlushMode, PutOptions, WriterOptions};
 use super::pending_batch::PendingBatch;
 use super::put_columns::PutColumns;
 use super::put_result::{PutResult, PutResultColumns};
+use super::sent_message::SentMessage;
 use super::shared::Shared;
 use crate::arrow::input_columns::{Int32s, Texts, integers, null};
 use crate::error::{Error, Result};
@@ -198,6 +199,26 @@ impl CommitLogWriter {
         self.put(options, |batch| {
             batch.properties().extend(properties);
             batch.append(given)
+        })
+    }
+
+    /// Appends what several producers sent, and returns the places of the messages of each. The messages of a batch are stored in
+    /// one file, all or none; a message that no log takes does not hold up the others. With synchronous flush one flush serves
+    /// all of them.
+    ///
+    /// # Errors
+    /// As [`Self::put_messages`], but not `InvalidArgument`, which is the result of one of them.
+    pub fn put_each<'a>(&self, sent: &[SentMessage<'a>]) -> Result<Vec<Result<Vec<PutResult<'a>>>>> {
+        let options = PutOptions { bodies: Bodies::Stored, park: true };
+        self.put(options, |batch| {
+            let mut results = Vec::with_capacity(sent.len());
+            for each in sent {
+                match batch.append_together(|batch| each.append_to(batch)) {
+                    Err(error) if !matches!(error, Error::InvalidArgument(_)) => return Err(error),
+                    placed => results.push(placed),
+                }
+            }
+            Ok(results)
         })
     }
 

@@ -9,7 +9,6 @@ import signal
 import ssl
 import subprocess
 import sys
-from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,49 +23,16 @@ from logdex.rocketmq.server.exchange import Answer, Forward, Hold, Peer, Request
 from logdex.rocketmq.server.frame import FrameError, decode, frame_length
 from logdex.rocketmq.server.offsets import ConsumerOffsets
 from logdex.rocketmq.server.state import State
+from serve_client import Client, client
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import Callable, Coroutine
     from pathlib import Path
 
 VECTORS = wire.vectors("remoting-read")
 BY_NAME = {vector["name"]: vector for vector in VECTORS}
 MAX = {"topic": "BBTopic", "queueId": "1"}
 PULL_END = {**BY_NAME["pull-hold"]["requestExtFields"], "suspendTimeoutMillis": "60000"}
-
-
-class Client:
-    """A client that speaks the protocol by hand."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-
-    async def read(self) -> tuple[dict[str, Any], bytes]:
-        head = await asyncio.wait_for(self.reader.readexactly(4), 10)
-        return wire.split(head + await self.reader.readexactly(int.from_bytes(head, "big")))
-
-    async def ask(self, frame: bytes) -> tuple[dict[str, Any], bytes]:
-        self.writer.write(frame)
-        return await self.read()
-
-    async def is_closed(self) -> bool:
-        try:
-            return await asyncio.wait_for(self.reader.read(), 10) == b""
-        except ConnectionError:
-            return True
-
-
-@asynccontextmanager
-async def client(server: rocketmq.Server, tls: ssl.SSLContext | None = None) -> AsyncIterator[Client]:
-    host, _, port = server.address.rpartition(":")
-    reader, writer = await asyncio.open_connection(host, int(port), ssl=tls)
-    try:
-        yield Client(reader, writer)
-    finally:
-        writer.close()
-        with suppress(ConnectionError, ssl.SSLError):
-            await writer.wait_closed()
 
 
 def _parts(server: rocketmq.Server) -> tuple[_listener.Listener, service.BrokerService]:

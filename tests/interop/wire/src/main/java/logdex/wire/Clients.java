@@ -163,6 +163,7 @@ public final class Clients {
             consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
             consumer.setMessageModel(q.getBooleanValue("broadcast") ? MessageModel.BROADCASTING : MessageModel.CLUSTERING);
             consumer.setPersistConsumerOffsetInterval(500);
+            consumer.setMaxReconsumeTimes(q.containsKey("most") ? q.getIntValue("most") : -1);
             consumer.subscribe(topic, expression);
             if (q.getBooleanValue("orderly")) {
                 consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
@@ -173,6 +174,10 @@ public final class Clients {
             } else {
                 consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
                     sleep(q.getIntValue("each"));
+                    if (q.containsKey("back") && messages.get(0).getReconsumeTimes() < q.getIntValue("back")) {
+                        context.setDelayLevelWhenNextConsume(1);
+                        return ConsumeConcurrentlyStatus.RECONSUME_LATER;
+                    }
                     mine.addAll(places(messages));
                     count.addAndGet(messages.size());
                     return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;

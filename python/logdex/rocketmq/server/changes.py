@@ -1,0 +1,90 @@
+"""Answers to administrators who change topics and consumer groups.
+
+Source: AdminBrokerProcessor, DefaultRequestProcessor.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from logdex.rocketmq.server.archive import Topic
+from logdex.rocketmq.server.codes import Ask, Code
+from logdex.rocketmq.server.exchange import Answer, Refusal
+from logdex.rocketmq.server.inspection import SYSTEM_TOPICS, UNSET
+from logdex.rocketmq.server.master import AUTO_CREATE_TOPIC, master_of
+from logdex.rocketmq.server.sends import check_topic_name
+
+if TYPE_CHECKING:
+    from logdex.rocketmq.server.archive import Archive
+    from logdex.rocketmq.server.exchange import Handler, Request
+    from logdex.rocketmq.server.state import State
+
+_MOST_QUEUES = 65_536
+"""So that no request fills the memory; a broker has no limit."""
+
+
+def put_topic(_: Archive, state: State, request: Request) -> Answer:
+    """Make a topic, or change it."""
+    name = _changeable(state, request)
+    request.text("defaultTopic")
+    read, write, perm = (request.integer(each, bits=32) for each in ("readQueueNums", "writeQueueNums", "perm"))
+    kind = request.text("topicFilterType")
+    if not 0 <= read <= _MOST_QUEUES or not 0 <= write <= _MOST_QUEUES:
+        raise Refusal(Code.SYSTEM_ERROR, f"queues of topic[{name}]: expected 0 to {_MOST_QUEUES}")
+    topic = Topic(read, write, perm, request.integer("topicSysFlag", 0, bits=32))
+    master_of(state).topics.put(name, topic, kind)
+    return Answer(remark=UNSET)
+
+
+def delete_topic(_: Archive, state: State, request: Request) -> Answer:
+    """Remove a topic from the configuration. Its messages and queues stay, unlike a broker's."""
+    master_of(state).topics.remove(_changeable(state, request))
+    return Answer()
+
+
+def forget_topic(_: Archive, state: State, __: Request) -> Answer:
+    """Answer a name server's part of the removal of a topic: its only broker has removed it."""
+    master_of(state)
+    return Answer()
+
+
+def put_group(_: Archive, state: State, request: Request) -> Answer:
+    """Make a group, or change it."""
+    members = request.members()
+    name = members.get("groupName")
+    if not isinstance(name, str) or not name:
+        raise Refusal(Code.SYSTEM_ERROR, "groupName: expected a name")
+    master_of(state).groups.put(name, members)
+    return Answer()
+
+
+def delete_group(_: Archive, state: State, request: Request) -> Answer:
+    """Remove a group, and its offsets if the request says so."""
+    master, name = master_of(state), request.text("groupName")
+    master.groups.remove(name)
+    if request.text("removeOffset", "").lower() == "true":
+        state.offsets.remove(name)
+    return Answer()
+
+
+def _changeable(state: State, request: Request) -> str:
+    """Return the topic of a request.
+
+    Raises:
+        Refusal: It is the broker's own, or none can have this name.
+    """
+    name = request.text("topic")
+    check_topic_name(name)
+    own = {*SYSTEM_TOPICS, AUTO_CREATE_TOPIC, state.cluster, state.broker, f"{state.cluster}_REPLY_TOPIC"}
+    if name in own or name.startswith("rmq_sys_"):
+        raise Refusal(Code.SYSTEM_ERROR, f"The topic[{name}] is conflict with system topic.")
+    return name
+
+
+TABLE: dict[int, Handler] = {
+    Ask.UPDATE_AND_CREATE_TOPIC: put_topic,
+    Ask.DELETE_TOPIC_IN_BROKER: delete_topic,
+    Ask.DELETE_TOPIC_IN_NAMESRV: forget_topic,
+    Ask.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: put_group,
+    Ask.DELETE_SUBSCRIPTIONGROUP: delete_group,
+}

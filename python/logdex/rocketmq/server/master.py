@@ -1,0 +1,219 @@
+"""What a server that takes messages knows beside an archive: topics and groups that it may create.
+
+Source: TopicConfigManager, SubscriptionGroupManager.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from logdex.rocketmq.server.archive import RETRY_PREFIX, Topic, topic_of
+from logdex.rocketmq.server.codes import Code
+from logdex.rocketmq.server.config_file import ConfigTable
+from logdex.rocketmq.server.exchange import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from logdex._types import Flush
+    from logdex.rocketmq.server.state import State
+
+READ, WRITE, INHERIT = 4, 2, 1
+"""Bits of a topic's permission."""
+AUTO_CREATE_TOPIC = "TBW102"
+"""The topic from which producers let others be made."""
+DLQ_PREFIX = "%DLQ%"
+UNIT, UNIT_SUB = 1, 2
+"""Bits of a topic's system flag: the topic of a unit, and of a group in one."""
+
+_QUEUES_OF_NEW = 8
+"""defaultTopicQueueNums."""
+_OWN_TOPICS = {"SELF_TEST_TOPIC": 1, "BenchmarkTest": 1024, "OFFSET_MOVED_EVENT": 1}
+_OWN_GROUPS = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Master:
+    """The part of a server's state that sends change."""
+
+    topics: TopicTable
+    groups: GroupTable
+    store_host: str
+    """The broker in new messages, and in their ids: `ip:port`."""
+    flush: Flush
+
+    def take_group(self, name: str, *, is_unit: bool) -> None:
+        """Make a group that consumes, and the topic for what it gives back."""
+        queues = self.groups.number(name, "retryQueueNums")
+        self.topics.create(RETRY_PREFIX + name, queues, sys_flag=UNIT_SUB if is_unit else 0)
+
+
+def master_of(state: State) -> Master:
+    """Return the part of a state that sends change.
+
+    Raises:
+        Refusal: The server is an archive.
+    """
+    if state.master is None:
+        raise Refusal(Code.NO_PERMISSION, f"the broker[{state.address}] sending message is forbidden")
+    return state.master
+
+
+class TopicTable:
+    """The topics of a broker, and their file."""
+
+    def __init__(
+        self, config: Path, broker: str, cluster: str, levels: int, on_disk: Mapping[str, Topic], *, may_create: bool
+    ) -> None:
+        """Read the table, and add the broker's own topics; and if there is no table, those that have queues.
+
+        Raises:
+            CorruptFileError: The file cannot be read, nor its copy.
+            OSError: The system refuses.
+        """
+        self._table = ConfigTable(config, "topics.json", "topicConfigTable")
+        own = {name: _topic(name, queues) for name, queues in _OWN_TOPICS.items()}
+        self.may_create = may_create
+        if may_create:
+            own[AUTO_CREATE_TOPIC] = _topic(AUTO_CREATE_TOPIC, _QUEUES_OF_NEW, READ | WRITE | INHERIT)
+        own[cluster] = _topic(cluster, 16, READ | WRITE | INHERIT)
+        own[broker] = _topic(broker, 1, READ | WRITE | INHERIT)
+        own["SCHEDULE_TOPIC_XXXX"] = _topic("SCHEDULE_TOPIC_XXXX", levels)
+        own[f"{cluster}_REPLY_TOPIC"] = _topic(f"{cluster}_REPLY_TOPIC", 1)
+        is_new = not self._table.entries
+        if is_new:
+            # A store that no broker has made: its messages shall be found.
+            own = {name: _topic(name, topic.read_queues) for name, topic in on_disk.items()} | own
+        for name, members in own.items():
+            self._table.entries.setdefault(name, members)
+        if not may_create and AUTO_CREATE_TOPIC in self._table.entries:
+            self._table.entries[AUTO_CREATE_TOPIC]["perm"] = READ | WRITE
+        if is_new:
+            self._table.save()
+
+    def content(self) -> dict[str, Any]:
+        """Return what topics.json holds."""
+        return self._table.content()
+
+    def get(self, name: str) -> Topic | None:
+        """Return a topic; None if it is not configured."""
+        members = self._table.entries.get(name)
+        return None if members is None else topic_of(members)
+
+    def all(self) -> dict[str, Topic]:
+        """Return all topics."""
+        return {name: topic_of(members) for name, members in [*self._table.entries.items()]}
+
+    def inherit(self, name: str, from_topic: str, queues: int, sys_flag: int) -> Topic | None:
+        """Make a topic for a producer from another one; None if that is not there, or not for it."""
+        origin = self.get(from_topic)
+        if origin is None or not origin.perm & INHERIT:
+            return None
+        number = max(0, min(queues, origin.write_queues))
+        return self.create(name, number, origin.perm & ~INHERIT, sys_flag)
+
+    def create(self, name: str, queues: int, perm: int = READ | WRITE, sys_flag: int = 0) -> Topic:
+        """Make a topic, unless it is there."""
+        if name not in self._table.entries:
+            self._table.put(name, _topic(name, queues, perm, sys_flag))
+        return topic_of(self._table.entries[name])
+
+    def put(self, name: str, topic: Topic, filter_type: str) -> None:
+        """Make a topic, or change it."""
+        self._table.put(
+            name,
+            {
+                "order": topic.is_ordered,
+                "perm": topic.perm,
+                "readQueueNums": topic.read_queues,
+                "topicFilterType": filter_type,
+                "topicName": name,
+                "topicSysFlag": topic.sys_flag,
+                "writeQueueNums": topic.write_queues,
+            },
+        )
+
+    def remove(self, name: str) -> None:
+        """Remove a topic; its queues stay on the disk."""
+        self._table.remove(name)
+
+
+class GroupTable:
+    """The consumer groups of a broker, and their file."""
+
+    def __init__(self, config: Path) -> None:
+        """Read the table, and add the broker's own groups.
+
+        Raises:
+            CorruptFileError: The file cannot be read, nor its copy.
+            OSError: The system refuses.
+        """
+        self._table = ConfigTable(config, "subscriptionGroup.json", "subscriptionGroupTable")
+        is_new = not self._table.entries
+        for name in _OWN_GROUPS:
+            self._table.entries.setdefault(name, _group(name))
+        if is_new:
+            self._table.save()
+
+    def content(self) -> dict[str, Any]:
+        """Return what subscriptionGroup.json holds."""
+        return self._table.content()
+
+    def get(self, name: str) -> dict[str, Any]:
+        """Return a group, which is made if it is not there (autoCreateSubscriptionGroup)."""
+        if name not in self._table.entries:
+            self._table.put(name, _group(name))
+        return self._table.entries[name]
+
+    def number(self, name: str, member: str) -> int:
+        """Return a number of a group's configuration."""
+        value = self.get(name).get(member)
+        default: int = _GROUP[member]
+        return value if isinstance(value, int) else default
+
+    def put(self, name: str, members: dict[str, Any]) -> None:
+        """Make a group, or change it."""
+        known = {member: members.get(member, default) for member, default in _GROUP.items()}
+        self._table.put(name, dict(sorted({**known, "groupName": name}.items())))
+
+    def remove(self, name: str) -> bool:
+        """Remove a group; return whether there was one."""
+        return self._table.remove(name)
+
+
+_GROUP: dict[str, Any] = {
+    "brokerId": 0,
+    "consumeBroadcastEnable": True,
+    "consumeEnable": True,
+    "consumeFromMinEnable": True,
+    "notifyConsumerIdsChangedEnable": True,
+    "retryMaxTimes": 16,
+    "retryQueueNums": 1,
+    "whichBrokerWhenConsumeSlowly": 1,
+}
+
+
+def _group(name: str) -> dict[str, Any]:
+    return dict(sorted({**_GROUP, "groupName": name}.items()))
+
+
+def _topic(name: str, queues: int, perm: int = READ | WRITE, sys_flag: int = 0) -> dict[str, Any]:
+    return {
+        "order": False,
+        "perm": perm,
+        "readQueueNums": queues,
+        "topicFilterType": "SINGLE_TAG",
+        "topicName": name,
+        "topicSysFlag": sys_flag,
+        "writeQueueNums": queues,
+    }

@@ -1,0 +1,287 @@
+"""Answers to producers, and to consumers that give a message back: what is stored, and where it is.
+
+Source: AbstractSendMessageProcessor, SendMessageProcessor, TopicValidator, TransactionalMessageBridge.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from typing import TYPE_CHECKING
+
+from logdex.rocketmq.server.archive import RETRY_PREFIX, Topic
+from logdex.rocketmq.server.codes import Ask, Code
+from logdex.rocketmq.server.exchange import FAQ, Answer, Put, Refusal
+from logdex.rocketmq.server.frame import MAX_FRAME
+from logdex.rocketmq.server.master import DLQ_PREFIX, UNIT, UNIT_SUB, Master, master_of
+from logdex.rocketmq.server.new_message import (
+    CLUSTER,
+    DELAY,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    TRANSACTION,
+    WAIT,
+    NewMessage,
+    StoredMessage,
+    properties_of,
+)
+
+if TYPE_CHECKING:
+    from logdex.rocketmq.server.archive import Archive
+    from logdex.rocketmq.server.exchange import Handler, Places, Request
+    from logdex.rocketmq.server.state import State
+
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+TRANSACTION_BITS = 0xC
+"""Bits of the system's flag for the state of a transaction."""
+
+_REGION = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
+_SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+_LONGEST_TOPIC = 127
+_LEGAL_TOPIC = re.compile(r"[%|a-zA-Z0-9_-]+")
+_LEGAL = r"^[%|a-zA-Z0-9_-]+$"
+_ILLEGAL_MESSAGE = (
+    "the message is illegal, maybe msg body or properties length not matched. "
+    "msg body length limit 128k, msg properties length limit 32k."
+)
+_KNOWS_MAX_TIMES = 121
+"""V3_4_9: clients from it on say how often a message may be given back."""
+_FIRST_LEVEL = 3
+"""Delay level of a message that is given back for the first time."""
+
+_LONG_NAMES = {
+    "a": "producerGroup",
+    "b": "topic",
+    "c": "defaultTopic",
+    "d": "defaultTopicQueueNums",
+    "e": "queueId",
+    "f": "sysFlag",
+    "g": "bornTimestamp",
+    "h": "flag",
+    "i": "properties",
+    "j": "reconsumeTimes",
+    "k": "unitMode",
+    "l": "maxReconsumeTimes",
+    "m": "batch",
+}
+_REQUIRED = "abcdefgh"
+
+
+class _Send:
+    """The header of a send: its fields by their letters."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self._is_long = request.command.code == Ask.SEND_MESSAGE
+        for letter in _REQUIRED:
+            request.text(self._name(letter))
+
+    def _name(self, letter: str) -> str:
+        return _LONG_NAMES[letter] if self._is_long else letter
+
+    def text(self, letter: str, otherwise: str = "") -> str:
+        return self.request.text(self._name(letter), otherwise)
+
+    def integer(self, letter: str, otherwise: int = 0, bits: int = 32) -> int:
+        return self.request.integer(self._name(letter), otherwise, bits=bits)
+
+    def is_true(self, letter: str) -> bool:
+        return self.text(letter).lower() == "true"
+
+
+def send(_: Archive, state: State, request: Request) -> Put:
+    """Store a message or a batch, and answer where it is."""
+    master = master_of(state)
+    header = _Send(request)
+    name, topic = _topic(master, header)
+    queue_id = header.integer("e")
+    if queue_id < 0:
+        queue_id = random.randrange(max(1, topic.write_queues))  # noqa: S311 -- to spread messages
+    message = NewMessage(
+        topic=name,
+        queue_id=queue_id,
+        body=request.command.body,
+        properties=properties_of(header.text("i")),
+        born_timestamp=header.integer("g", bits=64),
+        born_host=request.peer.host,
+        store_host=master.store_host,
+        flag=header.integer("h"),
+        sys_flag=header.integer("f"),
+        reconsume_times=header.integer("j"),
+        is_batch=header.is_true("m"),
+    )
+    if name.startswith(RETRY_PREFIX):
+        _limit_retries(master, header, message)
+    message.properties[CLUSTER] = state.cluster
+    if message.is_batch:
+        _check_batch(message)
+    elif message.properties.get(TRANSACTION, "").lower() == "true":
+        make_half(message)
+    else:
+        _leave_out_wait(message)
+
+    def then(placed: Places | str) -> Answer:
+        if isinstance(placed, str):
+            return Answer(code=Code.MESSAGE_ILLEGAL, remark=_ILLEGAL_MESSAGE, ext=dict(_REGION))
+        state.counts["stored_messages_total"] += len(placed)
+        ids = ",".join([msg_id for _, _, msg_id in placed])
+        first = placed[0][0] if placed else 0
+        ext = {"queueId": str(queue_id), **_REGION, "msgId": ids, "queueOffset": str(first)}
+        return Answer(ext=ext)
+
+    return Put(message, then)
+
+
+def make_half(message: NewMessage) -> None:
+    """Turn a message into the half message of a transaction, which waits for its end."""
+    message.properties |= {REAL_TOPIC: message.topic, REAL_QUEUE_ID: str(message.queue_id)}
+    message.topic, message.queue_id = HALF_TOPIC, 0
+    message.sys_flag &= ~TRANSACTION_BITS
+
+
+def _leave_out_wait(message: NewMessage) -> None:
+    """Drop WAIT from the properties, but not from those of a delayed message, which are written again.
+
+    Source: SendMessageProcessor#asyncSendMessage, which puts it into the map again after it wrote the text.
+    """
+    wait = message.properties.pop(WAIT, None)
+    if wait is not None and message.properties.get(DELAY, "0") != "0":
+        message.properties[WAIT] = wait
+
+
+def _topic(master: Master, header: _Send) -> tuple[str, Topic]:
+    """Return the topic of a send, which is made if the producer wants it.
+
+    Raises:
+        Refusal: Nobody may send to it.
+    """
+    name = header.text("b")
+    check_topic_name(name, _REGION)
+    if name == _SCHEDULE_TOPIC:
+        raise _refusal(Code.NO_PERMISSION, f"Sending message to topic[{name}] is forbidden.")
+    topic = master.topics.get(name)
+    if topic is None:
+        flag = 0
+        if header.is_true("k"):
+            flag = UNIT_SUB if name.startswith(RETRY_PREFIX) else UNIT
+        topic = master.topics.inherit(name, header.text("c"), header.integer("d"), flag)
+        if topic is None and name.startswith(RETRY_PREFIX):
+            topic = master.topics.create(name, 1, sys_flag=flag)
+        if topic is None:
+            raise _refusal(Code.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!{FAQ}")
+    queue_id = header.integer("e")
+    if queue_id >= max(topic.read_queues, topic.write_queues):
+        shown = (
+            f"TopicConfig [topicName={name}, readQueueNums={topic.read_queues}, writeQueueNums={topic.write_queues}, "
+            f"perm={_permission(topic)}, topicFilterType=SINGLE_TAG, topicSysFlag={topic.sys_flag}, "
+            f"order={'true' if topic.is_ordered else 'false'}]"
+        )
+        remark = f"request queueId[{queue_id}] is illegal, {shown} Producer: {header.request.peer.address}"
+        raise _refusal(Code.SYSTEM_ERROR, remark)
+    return name, topic
+
+
+def check_topic_name(name: str, ext: dict[str, str] | None = None) -> None:
+    """Check the name of a topic.
+
+    Raises:
+        Refusal: No topic can have it. The answer has these fields.
+    """
+    if not name.strip():
+        remark = "The specified topic is blank."
+    elif not _LEGAL_TOPIC.fullmatch(name):
+        remark = f"The specified topic contains illegal characters, allowing only {_LEGAL}"
+    elif len(name) > _LONGEST_TOPIC:
+        remark = "The specified topic is longer than topic max length."
+    else:
+        return
+    raise Refusal(Code.SYSTEM_ERROR, remark, ext)
+
+
+def _permission(topic: Topic) -> str:
+    return "".join(letter if topic.perm & bit else "-" for letter, bit in (("R", 4), ("W", 2), ("X", 1)))
+
+
+def _limit_retries(master: Master, header: _Send, message: NewMessage) -> None:
+    """Let a message that was given back too often become a dead letter."""
+    group = message.topic.removeprefix(RETRY_PREFIX)
+    most = master.groups.number(group, "retryMaxTimes")
+    if header.request.command.version >= _KNOWS_MAX_TIMES:
+        most = header.integer("l", most)
+    if message.reconsume_times >= most:
+        message.topic, message.queue_id = DLQ_PREFIX + group, 0
+        master.topics.create(message.topic, 1)
+
+
+def _check_batch(message: NewMessage) -> None:
+    is_special = message.sys_flag & TRANSACTION_BITS or message.properties.get(DELAY, "0") != "0"
+    if message.topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+        raise _refusal(Code.MESSAGE_ILLEGAL, f"batch request does not support retry group {message.topic}")
+    if is_special:
+        raise _refusal(Code.MESSAGE_ILLEGAL, _ILLEGAL_MESSAGE)
+
+
+def send_back(archive: Archive, state: State, request: Request) -> Put | Answer:
+    """Store a message again, for the group that could not consume it: later, or with the dead letters."""
+    master = master_of(state)
+    group = request.text("group")
+    offset, level = request.integer("offset"), request.integer("delayLevel", bits=32)
+    retry_queues = master.groups.number(group, "retryQueueNums")
+    if retry_queues <= 0:
+        return Answer()
+    flag = UNIT_SUB if request.text("unitMode", "").lower() == "true" else 0
+    topic = RETRY_PREFIX + group
+    retry = master.topics.create(topic, retry_queues, sys_flag=flag)
+    if not retry.perm & 2:
+        raise Refusal(Code.NO_PERMISSION, f"the topic[{topic}] sending message is forbidden")
+    queue_id = random.randrange(retry_queues)  # noqa: S311 -- to spread messages
+    found = stored_message(archive, offset)
+    if found is None:
+        raise Refusal(Code.SYSTEM_ERROR, f"look message by offset failed, {offset}")
+    most = master.groups.number(group, "retryMaxTimes")
+    if request.command.version >= _KNOWS_MAX_TIMES:
+        most = request.integer("maxReconsumeTimes", most, bits=32)
+    found.properties.setdefault("RETRY_TOPIC", found.topic)
+    found.properties[WAIT] = "false"
+    found.properties.setdefault("ORIGIN_MESSAGE_ID", found.msg_id)
+    if found.reconsume_times >= most or level < 0:
+        topic, queue_id = DLQ_PREFIX + group, 0
+        master.topics.create(topic, 1)
+        found.properties[DELAY] = "0"
+    else:
+        found.properties[DELAY] = str(level or _FIRST_LEVEL + found.reconsume_times)
+    message = found.again(topic, queue_id, master.store_host)
+    message.reconsume_times += 1
+
+    def then(placed: Places | str) -> Answer:
+        if isinstance(placed, str):
+            return Answer(code=Code.SYSTEM_ERROR, remark="MESSAGE_ILLEGAL")
+        return Answer()
+
+    return Put(message, then)
+
+
+def stored_message(archive: Archive, phy_offset: int) -> StoredMessage | None:
+    """Return the message at an offset of the log; None if no message begins there."""
+    if phy_offset < 0:
+        return None
+    frame = archive.store.commit_log.stored_frames([phy_offset], MAX_FRAME)
+    return StoredMessage.parse(frame) if frame else None
+
+
+def now_ms() -> int:
+    """Return the time of the clock, in ms."""
+    return time.time_ns() // 1_000_000
+
+
+def _refusal(code: int, remark: str) -> Refusal:
+    return Refusal(code, remark, dict(_REGION))
+
+
+TABLE: dict[int, Handler] = {
+    Ask.SEND_MESSAGE: send,
+    Ask.SEND_MESSAGE_V2: send,
+    Ask.SEND_BATCH_MESSAGE: send,
+    Ask.CONSUMER_SEND_MSG_BACK: send_back,
+}
