@@ -113,8 +113,8 @@ impl From<Undecodable> for io::Error {
     }
 }
 
-/// The path for a message.
-fn shown(path: &Path) -> String {
+/// A path for users: without the mark of its options.
+pub(crate) fn shown(path: &Path) -> String {
     unmarked(&path.display().to_string()).into_owned()
 }
 

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use super::convert;
 use super::location::{self, PyPath};
 use super::time::{self, Round};
+use crate::error::shown;
 use crate::rocketmq::checkpoint::{StoreCheckpoint, Timestamps};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -32,7 +33,7 @@ impl PyStoreCheckpoint {
         let mut checkpoint = self.checkpoint.lock().unwrap_or_else(PoisonError::into_inner);
         match checkpoint.as_mut() {
             Some(checkpoint) => call(checkpoint),
-            None => Err(PyValueError::new_err(format!("{} is closed", location::shown(&self.path)))),
+            None => Err(PyValueError::new_err(format!("{} is closed", shown(&self.path)))),
         }
     }
 
@@ -49,7 +50,7 @@ impl PyStoreCheckpoint {
         let time = time::time_ms(time, Round::Down, name)?;
         self.with(|checkpoint| {
             if !checkpoint.is_writable() {
-                return Err(PyValueError::new_err(format!("{} is open for reading only", location::shown(&self.path))));
+                return Err(PyValueError::new_err(format!("{} is open for reading only", shown(&self.path))));
             }
             *field(&mut checkpoint.timestamps) = time;
             Ok(())

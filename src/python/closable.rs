@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use super::location::shown;
+use crate::error::shown;
 use crate::io::remote::memory::MemoryFiles;
 
 /// A value that `close` drops. A call in another thread keeps it until that call ends.

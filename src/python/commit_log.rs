@@ -19,7 +19,7 @@ use super::message_filter::PyMessageFilter;
 use super::message_object::message_object;
 use super::message_reader::PyMessageReader;
 use super::report;
-use crate::error::Result;
+use crate::error::{Result, shown};
 use crate::io::remote::is_remote;
 use crate::io::remote::memory::MemoryFiles;
 use crate::rocketmq::commit_log::columns::{self, Column};
@@ -379,7 +379,7 @@ impl PyCommitLog {
     ) -> PyResult<(String, u64)> {
         let log = self.inner()?;
         let (path, offset) = py.detach(|| log.place(phy_offset))?;
-        Ok((location::shown(&path), offset))
+        Ok((shown(&path), offset))
     }
 
     /// Return whether a batch that its writer never completed begins at this offset: its messages were refused.
@@ -803,7 +803,7 @@ impl PyCommitLog {
     }
 
     fn __repr__(&self) -> String {
-        format!("CommitLog({:?})", location::shown(self.log.path()))
+        format!("CommitLog({:?})", shown(self.log.path()))
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {

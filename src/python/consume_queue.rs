@@ -17,6 +17,7 @@ use super::integer;
 use super::location::{self, PyPath, python_paths};
 use super::report;
 use super::time::{self, Round};
+use crate::error::shown;
 use crate::rocketmq::consume_queue::{self, Boundary, ConsumeQueue, Kind, Options, extension_batch};
 use crate::rocketmq::schedule;
 use crate::rocketmq::stored_frames::{self, Limits, QueueView, Status};
@@ -485,7 +486,7 @@ impl PyConsumeQueue {
     }
 
     fn __repr__(&self) -> String {
-        format!("ConsumeQueue({:?})", location::shown(self.queue.path()))
+        format!("ConsumeQueue({:?})", shown(self.queue.path()))
     }
 
     fn __reduce__<'py>(&'py self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Arguments<'py>)> {

@@ -7,7 +7,7 @@ use std::path::Path;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
-use super::location::shown;
+use crate::error::shown;
 use crate::error::{Error, unmarked};
 use crate::io::regular_file::NotAFile;
 use crate::io::remote::is_remote;

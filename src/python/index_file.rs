@@ -19,6 +19,7 @@ use super::location::{self, PyPath};
 use super::prepared_file::PyPreparedFile;
 use super::report;
 use super::time::{self, Round};
+use crate::error::shown;
 use crate::hash_index::{Answers, CreateOptions, IndexFile, KeySource, OpenOptions, PutColumns};
 use crate::rocketmq::broker_lock::refuse_running_broker;
 use crate::time_range::TimeRange;
@@ -478,7 +479,7 @@ impl PyIndexFile {
     }
 
     fn __repr__(&self) -> String {
-        let path = location::shown(self.file.path());
+        let path = shown(self.file.path());
         match self.inner() {
             Ok(file) => format!(
                 "IndexFile({path:?}, mode={:?}, hash_slots={}, max_entries={}, entries={})",

@@ -11,8 +11,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
 use super::convert::{arro3_array, arrow_array, cast};
-use super::location::shown;
 use crate::error::Result;
+use crate::error::shown;
 use crate::hash_index::{Damage, Hits, KeyColumn, KeySource, Keys, Topics, key_hash_of_units, key_hash_of_utf8};
 use crate::java_text::decode_utf8;
 

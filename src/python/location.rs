@@ -246,11 +246,6 @@ pub(super) fn in_memory(name: &str, data: &[u8]) -> PyResult<(Option<Arc<MemoryF
     Ok((Some(Arc::new(files)), path))
 }
 
-/// A path for users: without the mark of its options.
-pub(super) fn shown(path: &Path) -> String {
-    crate::error::unmarked(&path.display().to_string()).into_owned()
-}
-
 /// Paths for Python.
 pub(super) fn python_paths(paths: impl IntoIterator<Item = impl AsRef<Path>>) -> Vec<PyPath> {
     paths.into_iter().map(|path| PyPath(path.as_ref().to_owned())).collect()

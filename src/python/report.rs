@@ -6,7 +6,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::location::shown;
+use crate::error::shown;
 use crate::report::{Finding, Flaw, Kind, Report};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {

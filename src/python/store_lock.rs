@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use pyo3::prelude::*;
 
 use super::closable::Closable;
-use super::location::shown;
+use crate::error::shown;
 use crate::io::disk::lock_directory;
 use crate::io::store_lock::{StoreLock, fcntl_lock_holder};
 

@@ -27,7 +27,7 @@ use arrow_schema::{ArrowError, SchemaRef};
 use super::commit_log::columns::{self, Column};
 use super::commit_log::{BatchBuilder, Bodies, CommitLog, Filter, FramesAt, Row, Wanted};
 use super::consume_queue::{ConsumeQueue, Kind, Options};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 use crate::java_text::decode_utf8;
 
 /// Maximum number of messages of a step.
@@ -121,7 +121,7 @@ enum Fault {
 
 impl Fault {
     fn describe(&self, part: &QueuePart) -> String {
-        let place = part.queue.path().display();
+        let place = shown(part.queue.path());
         match self {
             Self::Missing(queue_offset) => format!("{place}: expected unit {queue_offset}, found none"),
             Self::LeadsBack(Unit { queue_offset, phy_offset, .. }) => {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::commit_log::{CommitLog, HeadTimes, KnownEnd};
 use super::index_recovery::{holds_tags, is_indexed};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 use crate::hash_index::sealed::{self, Catalog, KeysFile, Layout, NO_TIME, Row, Rows, SealedKeys, StoreFile, place};
 use crate::hash_index::{Entry, Hits, IndexFile};
 use crate::io::remote::is_remote;
@@ -56,7 +56,7 @@ impl Sealing {
             last_of_file.insert(file.start, -1);
             if !files.iter().any(|(path, _)| *path == file.path) {
                 let status = storage::status(&file.path)?;
-                let path = file.path.to_string_lossy().into_owned();
+                let path = shown(&file.path);
                 files.push((file.path, StoreFile::new(&path, kind_of(&path), &status)));
             }
         }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 
 use crate::arrow::text_rows::{Pieces, Row, columns, json_text};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 use crate::kafka::format::control_record::ControlRecord;
 use crate::kafka::format::producer_snapshot::{self, ProducerEntry};
 use crate::kafka::index::index_file::{Check, IndexOptions};
@@ -247,7 +247,7 @@ impl<F: FnMut(&str) -> std::result::Result<(), E>, E: From<Error>> Dump<'_, F, E
         let options = IndexOptions { log_len: log.as_ref().map(Segment::len), ..IndexOptions::default() };
         let Some(index) = self.read(I::open(self.path, &options))? else { return Ok(()) };
         if index.is_empty() && I::SUFFIX == OffsetIndex::SUFFIX {
-            let path = self.path.display();
+            let path = shown(self.path);
             self.line("index", |out| numbers(out, &[("entries", 0)]), || format!("{path} is empty."))?;
         }
         for entry in (0..index.len()).filter_map(|slot| index.entry(slot)) {
@@ -289,7 +289,7 @@ impl<F: FnMut(&str) -> std::result::Result<(), E>, E: From<Error>> Dump<'_, F, E
 
 fn object<W: Write>(out: &mut W, path: &Path, kind: &str, members: impl FnOnce(&mut W) -> fmt::Result) -> fmt::Result {
     out.write_str("{\"file\": ")?;
-    json_text(out, &path.to_string_lossy())?;
+    json_text(out, &shown(path))?;
     write!(out, ", \"type\": \"{kind}\"")?;
     members(out)?;
     out.write_str("}\n")

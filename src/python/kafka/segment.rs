@@ -16,6 +16,7 @@ use super::arguments::{self, check_word};
 use super::producer_state::PyProducerState;
 use super::reader::PySegmentReader;
 use super::recovered::PyRecoveredSegment;
+use crate::error::shown;
 use crate::kafka::{
     BatchScan, Check, Fetched, LogContext, OnError, ProducerState, Recovered, Segment, SegmentOptions, SegmentRange,
     SegmentReader, TimedOffset, batch_columns,
@@ -648,7 +649,7 @@ impl PyLogSegment {
     }
 
     fn __repr__(&self) -> String {
-        format!("LogSegment({:?})", location::shown(self.segment.path()))
+        format!("LogSegment({:?})", shown(self.segment.path()))
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {

@@ -9,9 +9,9 @@ use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3_arrow::{PyArray, PyRecordBatchReader};
 
-use super::super::{convert, location, report};
+use super::super::{convert, report};
 use super::arguments;
-use crate::error::Result;
+use crate::error::{Result, shown};
 use crate::kafka::{Check, IndexOptions, Segment, SegmentOptions, VerifiableIndex, verify_index};
 
 /// An index with a class in Python.
@@ -150,7 +150,7 @@ impl<I: PyIndex> Handle<I> {
     }
 
     fn is_closed(&self) -> PyErr {
-        PyValueError::new_err(format!("{} is closed", location::shown(&self.path)))
+        PyValueError::new_err(format!("{} is closed", shown(&self.path)))
     }
 
     pub(super) fn closed(&self) -> bool {
@@ -177,7 +177,7 @@ impl<I: PyIndex> Handle<I> {
         self.with(|index| {
             let entry = usize::try_from(n).ok().and_then(|n| index.entry(n));
             entry.map(I::pair).ok_or_else(|| {
-                let (path, len) = (location::shown(&self.path), index.len());
+                let (path, len) = (shown(&self.path), index.len());
                 PyIndexError::new_err(format!("{path}: no entry {n}, the index has {len} entries"))
             })
         })
@@ -236,7 +236,7 @@ impl<I: PyIndex> Handle<I> {
     }
 
     pub(super) fn repr(&self) -> String {
-        let path = location::shown(&self.path);
+        let path = shown(&self.path);
         match self.with(|index| Ok((index.base_offset(), index.len()))) {
             Ok((base, len)) => format!("{}({path:?}, base_offset={base}, entries={len})", I::CLASS),
             Err(_) => format!("{}({path:?}, closed)", I::CLASS),
