@@ -109,7 +109,7 @@ def find_layout(
     root = locate(path, storage_options)
     if is_sealed and isinstance(root, RemotePath) and (root / "commitlog").is_dir():
         # Its catalog came with the lists of these directories, and says where the log ends.
-        return StoreLayout(root, str(root / "commitlog"))
+        return StoreLayout(root, os.fspath(root / "commitlog"))
     expect_lists([root, *(root / name for name in ("commitlog", "index"))])
     # Not is_dir(), which hides errors of the system.
     names = _names(root)

@@ -87,6 +87,7 @@ class PageRead:
         self._limit = limit
         self._backwards = backwards
         self._until = time.monotonic() + seconds
+        self._has_begun = False
         self._offsets: list[int] = []
         self._findings: list[Finding] = []
 
@@ -138,7 +139,9 @@ class PageRead:
         return (low, min(high, position)) if self._backwards else (max(low, position), high)
 
     def _is_over(self) -> bool:
-        return len(self._offsets) >= self._limit or time.monotonic() >= self._until
+        # A page goes on by one step at least, however slow the disk is: else its reader would ask for it again and again.
+        is_late = self._has_begun and time.monotonic() >= self._until
+        return is_late or len(self._offsets) >= self._limit
 
     def _queues(self) -> list[tuple[ConsumeQueue, int, int]] | None:
         """Return the queues of the topic with their first and last offsets; None: the log must be read."""
@@ -184,6 +187,7 @@ class PageRead:
         """Read messages of [low, high) through their units; return the position where to read on."""
         at, most = (high if self._backwards else low), self._limit
         while not self._is_over():
+            self._has_begun = True
             offsets, _ = messages_near(queues, at, most, backwards=self._backwards)
             inside = [offset for offset in offsets if low <= offset < high]
             if not inside:
@@ -206,6 +210,7 @@ class PageRead:
         """Read messages of [low, high) from the log; return the position where to read on."""
         window = _FIRST_WINDOW if low < self._end else high - low
         while low < high and not self._is_over():
+            self._has_begun = True
             if self._backwards:
                 high = self._step_back(low, high, window)
             else:
