@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import wire
-from logdex.rocketmq import MessageStore
-from wire_programs import start_broker
+from logdex.rocketmq import MessageStore, StoreWriter
+from wire_programs import free_ports, start_broker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,8 +26,12 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from wire_programs import Program
+
 KILLS = int(os.environ.get("LOGDEX_KILLS", "6"))
 """How often the copier is killed while the broker is under load."""
+SLAVE_KILLS = int(os.environ.get("LOGDEX_SLAVE_KILLS", "2"))
+"""How often a real slave of `logdex serve` is killed."""
 PRODUCERS = 4
 SMALL = {
     "mappedFileSizeCommitLog": 1 << 20,
@@ -74,6 +78,21 @@ class Producer:
         code = members["code"]
         assert code in (OK, NO_SLAVE, SLAVE_TIMEOUT), members
         return code, int(members["extFields"]["msgId"][16:], 16)
+
+    def ask(self, code: int, **fields: str) -> tuple[dict[str, str], bytes]:
+        """Return the fields and the body of an answer."""
+        self._wire.sendall(wire.request(code, fields))
+        header = self._read(4)
+        members, body = wire.split(header + self._read(int.from_bytes(header, "big")))
+        assert members["code"] == OK, members
+        return members.get("extFields") or {}, body
+
+    def log_end(self) -> int:
+        """Return the end of the broker's log; -1 in its first seconds, when it refuses to say."""
+        self._wire.sendall(wire.request(28, {}))
+        header = self._read(4)
+        members, body = wire.split(header + self._read(int.from_bytes(header, "big")))
+        return int(json.loads(body)["table"]["commitLogMaxOffset"]) if members["code"] == OK else -1
 
     def _read(self, count: int) -> bytes:
         data = b""
@@ -248,3 +267,63 @@ def test_a_broker_starts_on_a_copy_and_has_its_topics_groups_and_messages(tmp_pa
         copy_once(address, second)
         assert next(iter(log_files(second).values()))[:offset] == next(iter(before.values()))[:offset]
         check(copy, second, 101)
+
+
+@contextmanager
+def served(root: Path, *options: str) -> Iterator[str]:
+    """Run `logdex serve --write` with a log stream for slaves; yield its address."""
+    (port,) = free_ports(1)
+    words = [sys.executable, "-m", "logdex", "serve", str(root), "--write", "--port", str(port)]
+    with subprocess.Popen([*words, "--ha-port", str(port + 1), "--json", *options], stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        try:
+            yield json.loads(server.stdout.readline())["address"]
+        finally:
+            server.terminate()
+        assert server.wait(30) == 0
+
+
+@contextmanager
+def real_slave(home: Path, root: Path, master: str) -> Iterator[tuple[Program, Producer]]:
+    """Run a real slave that registers with a master as its name server."""
+    properties = {"role": "SLAVE", "brokerId": 1, "namesrvAddr": master}
+    program, _, address = start_broker(home, root, **SMALL, **properties)
+    with program, Producer(address) as asker:
+        yield program, asker
+
+
+def test_a_real_slave_follows_a_served_store_under_load(tmp_path: Path, say: Callable[[str], None]) -> None:
+    root, copy = tmp_path / "master", tmp_path / "slave"
+    with StoreWriter.open(
+        root,
+        file_size=SMALL["mappedFileSizeCommitLog"],
+        queue_file_size=SMALL["mappedFileSizeConsumeQueue"],
+        hash_slots=SMALL["maxHashSlotNum"],
+        max_entries=SMALL["maxIndexNum"],
+    ) as writer:
+        # The first message makes the files, which keep their sizes.
+        writer.put_message("First", keys="first")
+    sizes = ("--hash-slots", str(SMALL["maxHashSlotNum"]), "--max-entries", str(SMALL["maxIndexNum"]))
+    with served(root, *sizes) as address, Producer(address) as producer:
+        with Load(address) as load:
+            load.pause_s = 0.02
+            for number in range(SLAVE_KILLS):
+                with real_slave(tmp_path / f"home-{number}", copy, address) as (_, slave):
+                    _until(lambda: slave.log_end() >= 0)
+                    before = slave.log_end()
+                    _until(lambda: slave.log_end() > before, 60)  # noqa: B023 -- as above
+                    time.sleep(1.0)
+        with real_slave(tmp_path / "home", copy, address) as (_, slave):
+            _until(lambda: slave.log_end() == producer.log_end(), 60)
+            wanted, copied = log_files(root), log_files(copy)
+            assert [name for name in wanted if copied[name] != wanted[name]] == []
+            # Its tables came over codes 21, 43, 45 and 201.
+            _until(lambda: b'"Load"' in slave.ask(21)[1])
+            ends = [producer.ask(30, topic="Load", queueId=str(queue))[0]["offset"] for queue in range(4)]
+            _until(lambda: [slave.ask(30, topic="Load", queueId=str(queue))[0]["offset"] for queue in range(4)] == ends)
+            assert sum(map(int, ends)) == len(load.answers)
+            with MessageStore.open(copy) as store:
+                report = store.verify()
+                assert report.ok, report
+        size = producer.log_end() >> 20
+    say(f"serve: a real slave, killed {SLAVE_KILLS} times, has the {len(load.answers)} messages, {size} MiB byte-equal")

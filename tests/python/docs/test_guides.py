@@ -21,6 +21,7 @@ def test_there_is_a_guide_for_every_job() -> None:
         "ask-why",
         "write",
         "serve",
+        "replicate",
     }
 
 

@@ -51,6 +51,12 @@ def add_parsers(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--check-every", type=float, metavar="SECONDS", default=60.0, help="with --write: ask about open transactions"
     )
+    parser.add_argument("--ha-port", type=port, metavar="N", help="let slaves follow: the port of the log stream")
+    parser.add_argument(
+        "--sync-slaves",
+        action="store_true",
+        help="with --write, --ha-port: sends wait for a slave, as at a SYNC_MASTER",
+    )
     parser.add_argument("--offsets", metavar="FILE", help="keep the offsets that consumers commit in this file")
     parser.add_argument("--tls-cert", metavar="FILE", help="certificate; only TLS is spoken then")
     parser.add_argument("--tls-key", metavar="FILE", help="its key (default: in the file of the certificate)")
@@ -82,6 +88,8 @@ def run(arguments: argparse.Namespace) -> int:
         "acl": arguments.access_key,
         "broker_name": arguments.broker_name,
         "cluster": arguments.cluster,
+        "ha_port": arguments.ha_port,
+        "sync_slaves": arguments.sync_slaves,
     }
     if arguments.write:
         if arguments.compat or arguments.commit_log:

@@ -14,6 +14,7 @@ from logdex._core import read_file
 from logdex._files import RemotePath
 from logdex.rocketmq import fastjson
 from logdex.rocketmq.overview import first_time
+from logdex.rocketmq.write.options import DEFAULT_FILE_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,6 +63,11 @@ class Archive:
         self._facts_kept_s, self._bounds_kept_s = _KEPT_OF_REMOTE_S if self.is_remote else _KEPT_S
         self._facts: dict[str, tuple[float, Any]] = {}
         self._queues: dict[tuple[str, int], tuple[float, ConsumeQueue, QueueView]] = {}
+
+    @property
+    def log_file_size(self) -> int:
+        """Bytes of a file of the log."""
+        return self.store.commit_log.file_size or DEFAULT_FILE_SIZE
 
     def names(self) -> tuple[str, str]:
         """Return the names of broker and cluster, as far as the broker's own topics show them.

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from logdex._core import __version__
+from logdex.errors import GeometryError
 from logdex.rocketmq.server.archive import RETRY_PREFIX
 from logdex.rocketmq.server.codes import Ask, Code
 from logdex.rocketmq.server.exchange import Answer, Refusal
@@ -85,7 +86,7 @@ def broker_config(archive: Archive, state: State, __: Request) -> Answer:
         "brokerId": "0",
         "brokerName": state.broker,
         "brokerPermission": "4" if master is None else "6",
-        "brokerRole": "ASYNC_MASTER",
+        "brokerRole": "SYNC_MASTER" if state.is_synchronous else "ASYNC_MASTER",
         "fileReservedTime": "72",
         "filterServerNums": "0",
         "flushDiskType": "SYNC_FLUSH" if master is not None and master.flush == "sync" else "ASYNC_FLUSH",
@@ -100,8 +101,23 @@ def broker_config(archive: Archive, state: State, __: Request) -> Answer:
         "traceTopicEnable": "false",
         "useTLS": "false",
     }
+    if state.ha_port is not None:
+        properties |= _file_sizes(archive) | {"haListenPort": str(state.ha_port)}
     text = "".join(f"{name}={value}\n" for name, value in properties.items())
     return Answer(ext={"version": '{"counter":0,"timestamp":0}'}, body=text.encode(errors="replace"))
+
+
+def _file_sizes(archive: Archive) -> dict[str, str]:
+    """Return the sizes of files, as a slave needs them."""
+    sizes = {"mappedFileSizeCommitLog": str(archive.log_file_size)}
+    try:
+        files = [] if archive.store.index is None else archive.store.index.files
+    except GeometryError:
+        # No message has a key yet, so the files do not show them.
+        return sizes
+    if files:
+        sizes |= {"maxHashSlotNum": str(files[0].hash_slots), "maxIndexNum": str(files[0].max_entries)}
+    return sizes
 
 
 def runtime_info(archive: Archive, state: State, _: Request) -> Answer:

@@ -77,8 +77,23 @@ def config(_: Archive, state: State, __: Request) -> Answer:
     return Answer(body=f"listenPort={state.address.rpartition(':')[2]}\nrocketmqHome=\n".encode())
 
 
+def register(_: Archive, state: State, request: Request) -> Answer:
+    """Answer a slave where its master is; no other broker is registered."""
+    if state.ha_port is None or request.text("brokerName") != state.broker or not request.integer("brokerId"):
+        raise Refusal(Code.SYSTEM_ERROR, "only slaves of this broker are registered, and only if it has a log stream")
+    host = state.address.rpartition(":")[0]
+    return Answer(ext={"haServerAddr": f"{host}:{state.ha_port}", "masterAddr": state.address})
+
+
+def unregister(_: Archive, __: State, ___: Request) -> Answer:
+    """Answer a slave that stops."""
+    return Answer()
+
+
 TABLE: dict[int, Handler] = {
     Ask.GET_KV_CONFIG: key_value,
+    Ask.REGISTER_BROKER: register,
+    Ask.UNREGISTER_BROKER: unregister,
     Ask.GET_ROUTEINFO_BY_TOPIC: route,
     Ask.GET_BROKER_CLUSTER_INFO: cluster,
     Ask.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: topics,

@@ -52,6 +52,8 @@ class NewMessage:
     as_java_map: bool = True
     """Whether the properties are written in the order of Java's HashMap."""
     is_batch: bool = False
+    waits: bool = True
+    """Whether its producer waits for a slave (the property WAIT)."""
 
 
 @dataclass(slots=True, kw_only=True)

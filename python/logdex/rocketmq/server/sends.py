@@ -146,6 +146,7 @@ def _leave_out_wait(message: NewMessage) -> None:
     Source: SendMessageProcessor#asyncSendMessage, which puts it into the map again after it wrote the text.
     """
     wait = message.properties.pop(WAIT, None)
+    message.waits = wait != "false"
     if wait is not None and message.properties.get(DELAY, "0") != "0":
         message.properties[WAIT] = wait
 
@@ -253,6 +254,7 @@ def send_back(archive: Archive, state: State, request: Request) -> Put | Answer:
         found.properties[DELAY] = str(level or _FIRST_LEVEL + found.reconsume_times)
     message = found.again(topic, queue_id, master.store_host)
     message.reconsume_times += 1
+    message.waits = False
 
     def then(placed: Places | str) -> Answer:
         if isinstance(placed, str):

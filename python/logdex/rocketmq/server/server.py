@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 import ssl
+import time
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -16,6 +17,7 @@ from arro3.core import RecordBatchReader
 
 from logdex._core import delay_levels_ms, local_path
 from logdex._listener import Limits, Listener
+from logdex.rocketmq.replica.log_server import LogServer
 from logdex.rocketmq.server.access import read_access_keys
 from logdex.rocketmq.server.archive import Archive
 from logdex.rocketmq.server.config_file import ConfigFile
@@ -35,12 +37,18 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from logdex._core import CommitLog
     from logdex._types import Flush
 
     Tls: TypeAlias = "ssl.SSLContext | tuple[str | os.PathLike[str], str | os.PathLike[str]]"
 
 _log = logging.getLogger(__name__)
 
+SLAVE_TIMEOUT_S = 3.0
+"""How long producers wait for a slave (slaveTimeout)."""
+_VIP = 2
+"""A broker listens so far below its port, too (the VIP channel); its slaves ask there for topics."""
+_LOOK_S = 1.0
 _SAVE_S = 5.0
 _GRACE_S = 5.0
 _ANY_HOST = {"0.0.0.0", "::", ""}  # noqa: S104 -- refused without an address to tell clients
@@ -71,7 +79,11 @@ class Server:
         broker_name: str | None,
         cluster: str | None,
         limits: Limits | None,
+        ha_port: int | None,
+        sync_slaves: bool,
     ) -> None:
+        if sync_slaves and (ha_port is None or not (write or isinstance(store, StoreWriter))):
+            raise ValueError("sync_slaves: expected with ha_port, for a server that takes messages")
         if host in _ANY_HOST and advertise is None:
             raise ValueError(
                 f"advertise: expected HOST:PORT that clients reach, because host={host!r} is every address"
@@ -94,6 +106,9 @@ class Server:
         self._acl = acl
         self._names = (broker_name, cluster)
         self._limits = limits
+        self._ha_port = ha_port
+        self._sync_slaves = sync_slaves
+        self._followed: tuple[LogServer, Listener] | None = None
         self._address: str | None = None
         self._store: MessageStore | None = None
         self._writer: StoreWriter | None = None
@@ -173,12 +188,41 @@ class Server:
         state.address = self._address = self._advertise or bound
         repeated = [asyncio.create_task(_repeat(service, offsets))]
         self._running = (listener, service, offsets, repeated)
+        try:
+            await self._serve_slaves(archive, state, service, (host, port))
+        except BaseException:
+            await self.stop()
+            raise
         if state.master is not None and writer is not None:
             state.master = replace(state.master, store_host=advertised or bound)
             writer.follow(partial(_call_soon, asyncio.get_running_loop(), service.grown))
             repeated.append(asyncio.create_task(_check_transactions(service, self._check_every_s)))
         else:
             _warn_of_addresses(store, state.address)
+
+    async def _serve_slaves(
+        self, archive: Archive, state: State, service: BrokerService, bound: tuple[str, int]
+    ) -> None:
+        """Listen for slaves: their log stream, and the port on which they ask for topics."""
+        if self._ha_port is None:
+            return
+        if archive.is_remote:
+            raise ValueError(f"ha_port: expected a store on this machine, found {archive.store.root}")
+        writer, log = self._writer, archive.store.commit_log
+        end = _KeptEnd(log) if writer is None else partial(getattr, writer, "max_offset")
+        file_size = archive.log_file_size if writer is None else writer.file_size
+        slaves = LogServer(log, file_size, end)
+        state.is_synchronous = self._sync_slaves
+        service.serve_slaves(slaves, SLAVE_TIMEOUT_S if self._sync_slaves else None)
+        host, port = bound
+        vip = Listener(service, self._limits)
+        try:
+            await vip.start(host, port - _VIP, tls_context(self._tls))
+        except (OSError, OverflowError) as error:
+            what = "a slave of 4.9.3 asks there for topics, logdex replicate does not"
+            _log.warning("port %s: %s; %s", port - _VIP, error, what)
+        self._followed = (slaves, vip)
+        state.ha_port = await slaves.start(host, self._ha_port)
 
     async def stop(self) -> None:
         """Accept nothing more, send what is left to send, and write the offsets. A second call does nothing.
@@ -194,6 +238,11 @@ class Server:
             task.cancel()
         try:
             await service.drain(_GRACE_S)
+            if self._followed is not None:
+                slaves, vip = self._followed
+                await slaves.stop()
+                await vip.stop(0)
+                self._followed = None
             await listener.stop(_GRACE_S)
         finally:
             service.close()
@@ -239,6 +288,8 @@ def serve(
     broker_name: str | None = None,
     cluster: str | None = None,
     limits: Limits | None = None,
+    ha_port: int | None = None,
+    sync_slaves: bool = False,
 ) -> Server:
     """Serve a store to RocketMQ's clients and tools: a broker and its name server on one port.
 
@@ -262,6 +313,9 @@ def serve(
         broker_name: The broker's name; None: as the store's topics.json shows it, else `broker-a`.
         cluster: The cluster's name; None: likewise, `DefaultCluster`.
         limits: What clients may take of the server; None: the defaults.
+        ha_port: Let slaves follow, of 4.9.3 and `replicate`: the port of the log stream (haListenPort); 0: any free one. Nothing
+            authenticates or encrypts it. A slave of 4.9.3 also asks on `port` - 2.
+        sync_slaves: For `write`: producers wait until a slave has their messages (SYNC_MASTER), for at most 3 s (slaveTimeout).
 
     Returns:
         A server that is not started: use it with `async with`, or call `start` and `stop`.
@@ -293,6 +347,8 @@ def serve(
         broker_name=broker_name,
         cluster=cluster,
         limits=limits,
+        ha_port=ha_port,
+        sync_slaves=sync_slaves,
     )
 
 
@@ -303,6 +359,19 @@ def tls_context(tls: Tls | None) -> ssl.SSLContext | None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(*tls)
     return context
+
+
+class _KeptEnd:
+    """The end of a log whose broker may run. It is looked up once a second, by whichever thread asks."""
+
+    def __init__(self, log: CommitLog) -> None:
+        self._log = log
+        self._end = (0.0, log.max_offset)
+
+    def __call__(self) -> int:
+        if self._end[0] < time.monotonic():
+            self._end = (time.monotonic() + _LOOK_S, self._log.max_offset)
+        return self._end[1]
 
 
 async def _repeat(service: BrokerService, offsets: ConsumerOffsets) -> None:

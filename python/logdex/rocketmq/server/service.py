@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from logdex._listener import Connection
+    from logdex.rocketmq.replica.log_server import LogServer
     from logdex.rocketmq.server.archive import Archive
     from logdex.rocketmq.server.exchange import Notice, Reply
     from logdex.rocketmq.server.frame import Command
@@ -92,9 +93,16 @@ class BrokerService:
         self._held: dict[_Held, asyncio.TimerHandle] = {}
         self._next_look = 0.0
         self._forwarded: dict[int, _Forwarded] = {}
+        self._slaves: LogServer | None = None
+        self._slave_timeout_s: float | None = None
+        self._waiting: set[asyncio.Task[None]] = set()
         self._opaque = 0
 
     # What a listener calls
+
+    def serve_slaves(self, slaves: LogServer, timeout_s: float | None) -> None:
+        """Tell slaves of puts; with a timeout producers wait so long for one that has their messages."""
+        self._slaves, self._slave_timeout_s = slaves, timeout_s
 
     def connected(self, connection: Connection) -> None:
         """Take a new connection."""
@@ -278,10 +286,40 @@ class BrokerService:
             if isinstance(placed, OSError | ValueError):
                 remark = f"service not available now. It may be caused by one of the following reasons: {placed}"
                 self._finish(connection, request, Answer(code=Code.SERVICE_NOT_AVAILABLE, remark=remark))
-            else:
-                self._finish(connection, request, put.then(placed))
+                return
+            reply = put.then(placed)
+            if self._slaves is not None:
+                self._slaves.wake()
+                if self._slave_timeout_s is not None and isinstance(reply, Answer) and message.waits:
+                    self._await_slave(connection, request, reply, self._slaves, self._slave_timeout_s)
+                    return
+            self._finish(connection, request, reply)
 
+        message = put.message
         self._puts.put(put.message, then)
+
+    def _await_slave(
+        self, connection: Connection, request: Request, answer: Answer, slaves: LogServer, timeout_s: float
+    ) -> None:
+        """Answer when a slave has the log up to here, or with the code that says that none has.
+
+        Source: CommitLog#submitReplicaRequest.
+        """
+        if answer.code != Code.SUCCESS:
+            self._finish(connection, request, answer)
+            return
+        if not slaves.is_near:
+            self._finish(connection, request, replace(answer, code=Code.SLAVE_NOT_AVAILABLE))
+            return
+        end = slaves.end
+
+        async def wait() -> None:
+            has_it = await slaves.wait_for(end, timeout_s)
+            self._finish(connection, request, answer if has_it else replace(answer, code=Code.FLUSH_SLAVE_TIMEOUT))
+
+        task = self._loop.create_task(wait())
+        self._waiting.add(task)
+        task.add_done_callback(self._waiting.discard)
 
     def _hold(self, held: _Held) -> None:
         """Let a pull wait. It looks now and then, because the broker of the store writes to files, and tells nobody."""

@@ -354,6 +354,11 @@ class StoreWriter(Closing):
         return self._parts.log.wrote_offset
 
     @property
+    def file_size(self) -> int:
+        """Bytes of a file of the log."""
+        return self._parts.log.file_size
+
+    @property
     def flushed_offset(self) -> int:
         """Offset in the log up to which everything is on the disk."""
         return self._parts.log.flushed_offset
