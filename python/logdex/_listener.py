@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Callable
 
 _log = logging.getLogger(__name__)
 
@@ -71,6 +72,8 @@ class Connection(asyncio.Protocol):
         self._listener = listener
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
+        self._unsent: list[bytes] = []
+        self._unsent_bytes = 0
         self._is_paused = False
         self._is_accepted = False
         self._active = self._waits_since = listener.now()
@@ -83,15 +86,27 @@ class Connection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     def send(self, frame: bytes) -> None:
-        """Send a frame, unless the client is gone."""
+        """Send a frame, unless the client is gone. Frames of one turn of the event loop are one call of the system."""
         if self._transport is not None and self.is_open:
+            if not self._unsent:
+                self._listener.soon(self._send_all)
+            self._unsent.append(frame)
+            self._unsent_bytes += len(frame)
+            if self._unsent_bytes > _SMALL:
+                self._send_all()
+
+    def _send_all(self) -> None:
+        if self._transport is not None and self.is_open and self._unsent:
             self._active = self._listener.now()
-            self._transport.write(frame)
+            self._transport.write(self._unsent[0] if len(self._unsent) == 1 else b"".join(self._unsent))
             if self._transport.get_write_buffer_size() > self._listener.limits.most_unsent_bytes:
                 self.drop("takes no answers")
+        self._unsent.clear()
+        self._unsent_bytes = 0
 
     def close(self) -> None:
         """Close the connection after what was sent."""
+        self._send_all()
         if self._transport is not None:
             self._transport.close()
 
@@ -199,6 +214,11 @@ class Listener:
     def now(self) -> float:
         """Return the seconds of the event loop's clock."""
         return self._loop.time() if self._loop is not None else 0.0
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """Let the event loop call something in its next turn."""
+        if self._loop is not None:
+            self._loop.call_soon(call)
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> tuple[str, int]:
         """Listen, and return host and port.

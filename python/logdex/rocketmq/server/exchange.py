@@ -58,12 +58,7 @@ class Request:
 
     def integer(self, name: str, otherwise: int | None = None, *, bits: int = 64) -> int:
         """Return a field that is a Java integer; 0 if its text is none, as for a broker."""
-        text = self.text(name, None if otherwise is None else str(otherwise))
-        try:
-            value = int(text) if text.isascii() and "_" not in text and text == text.strip() else 0
-        except ValueError:
-            return 0
-        return value if -_BITS[bits] <= value < _BITS[bits] else 0
+        return java_integer(self.text(name, None if otherwise is None else str(otherwise)), bits)
 
     def members(self) -> dict[str, Any]:
         """Return the body, an object in fastjson's dialect.
@@ -82,6 +77,21 @@ class Request:
                 Code.SYSTEM_ERROR, "com.alibaba.fastjson.JSONException: expected an object, logdex.rocketmq.server"
             )
         return value
+
+
+def java_integer(text: str, bits: int) -> int:
+    """Return a Java integer of so many bits; 0 if its text is none, as for a broker."""
+    if not text.isdecimal() or not text.isascii():
+        # A sign is allowed, and nothing else that Python takes.
+        digits = text[1:]
+        if text[:1] not in {"-", "+"} or not digits.isdecimal() or not digits.isascii():
+            return 0
+    try:
+        value = int(text)
+    except ValueError:
+        # Too many digits.
+        return 0
+    return value if -_BITS[bits] <= value < _BITS[bits] else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

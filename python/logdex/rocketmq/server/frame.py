@@ -124,7 +124,7 @@ def _utf8(text: str) -> bytes:
 
 
 def _of_json(header: bytes, body: bytes) -> Command:
-    members = json.loads(header)
+    members = json.loads(header.decode())
     ext = members.get("extFields") or {}
     return Command(
         code=_int(members["code"]) if "code" in members else 0,

@@ -90,6 +90,8 @@ class TopicTable:
         own[broker] = _topic(broker, 1, READ | WRITE | INHERIT)
         own["SCHEDULE_TOPIC_XXXX"] = _topic("SCHEDULE_TOPIC_XXXX", levels)
         own[f"{cluster}_REPLY_TOPIC"] = _topic(f"{cluster}_REPLY_TOPIC", 1)
+        # Read for each message.
+        self._known: dict[str, Topic] = {}
         is_new = not self._table.entries
         if is_new:
             # A store that no broker has made: its messages shall be found.
@@ -107,8 +109,10 @@ class TopicTable:
 
     def get(self, name: str) -> Topic | None:
         """Return a topic; None if it is not configured."""
-        members = self._table.entries.get(name)
-        return None if members is None else topic_of(members)
+        topic = self._known.get(name)
+        if topic is None and name in self._table.entries:
+            topic = self._known[name] = topic_of(self._table.entries[name])
+        return topic
 
     def all(self) -> dict[str, Topic]:
         """Return all topics."""
@@ -130,6 +134,7 @@ class TopicTable:
 
     def put(self, name: str, topic: Topic, filter_type: str) -> None:
         """Make a topic, or change it."""
+        self._known.pop(name, None)
         self._table.put(
             name,
             {
@@ -145,6 +150,7 @@ class TopicTable:
 
     def remove(self, name: str) -> None:
         """Remove a topic; its queues stay on the disk."""
+        self._known.pop(name, None)
         self._table.remove(name)
 
 

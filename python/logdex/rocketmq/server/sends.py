@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from logdex.rocketmq.server.archive import RETRY_PREFIX, Topic
 from logdex.rocketmq.server.codes import Ask, Code
-from logdex.rocketmq.server.exchange import FAQ, Answer, Put, Refusal
+from logdex.rocketmq.server.exchange import FAQ, Answer, Put, Refusal, java_integer
 from logdex.rocketmq.server.frame import MAX_FRAME
 from logdex.rocketmq.server.master import DLQ_PREFIX, UNIT, UNIT_SUB, Master, master_of
 from logdex.rocketmq.server.new_message import (
@@ -51,21 +51,22 @@ _FIRST_LEVEL = 3
 """Delay level of a message that is given back for the first time."""
 
 _LONG_NAMES = {
-    "a": "producerGroup",
-    "b": "topic",
-    "c": "defaultTopic",
-    "d": "defaultTopicQueueNums",
-    "e": "queueId",
-    "f": "sysFlag",
-    "g": "bornTimestamp",
-    "h": "flag",
-    "i": "properties",
-    "j": "reconsumeTimes",
-    "k": "unitMode",
-    "l": "maxReconsumeTimes",
-    "m": "batch",
+    "producerGroup": "a",
+    "topic": "b",
+    "defaultTopic": "c",
+    "defaultTopicQueueNums": "d",
+    "queueId": "e",
+    "sysFlag": "f",
+    "bornTimestamp": "g",
+    "flag": "h",
+    "properties": "i",
+    "reconsumeTimes": "j",
+    "unitMode": "k",
+    "maxReconsumeTimes": "l",
+    "batch": "m",
 }
-_REQUIRED = "abcdefgh"
+_SHORT_NAMES = {letter: letter for letter in _LONG_NAMES.values()}
+_REQUIRED = {*"abcdefgh"}
 
 
 class _Send:
@@ -73,18 +74,20 @@ class _Send:
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        self._is_long = request.command.code == Ask.SEND_MESSAGE
-        for letter in _REQUIRED:
-            request.text(self._name(letter))
+        ext = request.command.ext
+        names = _LONG_NAMES if request.command.code == Ask.SEND_MESSAGE else _SHORT_NAMES
+        self._texts = {letter: ext[name] for name, letter in names.items() if name in ext}
+        if not self._texts.keys() >= _REQUIRED:
+            for name, letter in names.items():
+                if letter in _REQUIRED:
+                    request.text(name)
 
-    def _name(self, letter: str) -> str:
-        return _LONG_NAMES[letter] if self._is_long else letter
-
-    def text(self, letter: str, otherwise: str = "") -> str:
-        return self.request.text(self._name(letter), otherwise)
+    def text(self, letter: str) -> str:
+        return self._texts.get(letter, "")
 
     def integer(self, letter: str, otherwise: int = 0, bits: int = 32) -> int:
-        return self.request.integer(self._name(letter), otherwise, bits=bits)
+        text = self._texts.get(letter)
+        return otherwise if text is None else java_integer(text, bits)
 
     def is_true(self, letter: str) -> bool:
         return self.text(letter).lower() == "true"

@@ -201,7 +201,7 @@ class BrokerService:
             _log.warning("a half message of topic %s is given up: nobody ended it", message.properties.get(REAL_TOPIC))
             self._state.master.topics.create(message.topic, 1)
             waiting.append(self._loop.create_future())
-            self._puts.put(message, waiting[-1].set_result)
+            self._puts.put(message, partial(_set, waiting[-1]))
         for placed in await asyncio.gather(*waiting):
             if isinstance(placed, OSError | ValueError):
                 # They are still there, and looked at again.
@@ -213,7 +213,7 @@ class BrokerService:
     def _ask_producer(
         self, done: asyncio.Future[Placed], half: StoredMessage | None, renewed: NewMessage, placed: Placed
     ) -> None:
-        done.set_result(placed)
+        _set(done, placed)
         if half is not None and isinstance(placed, list):
             notice = question(self._state, half, renewed, placed)
             self._tell([notice] if notice is not None else [])
@@ -378,6 +378,12 @@ class BrokerService:
     def _next_opaque(self) -> int:
         self._opaque = (self._opaque + 1) & 0x7FFFFFFF
         return self._opaque
+
+
+def _set(done: asyncio.Future[Placed], placed: Placed) -> None:
+    # A server that stops waits no longer.
+    if not done.done():
+        done.set_result(placed)
 
 
 def _name(code: int) -> str:
