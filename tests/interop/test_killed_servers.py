@@ -27,26 +27,27 @@ SEED = 20261123
 SEND = {"a": "p", "b": "Killed", "c": "TBW102", "d": "4", "f": "0", "g": "1795260000000", "h": "0"}
 
 
-async def _produce(address: str, name: str, acknowledged: dict[int, bytes]) -> None:
+async def _produce(address: str, name: str, acknowledged: dict[int, tuple[str, bytes]]) -> None:
     """Send, each message after the last one's answer, until the server is gone."""
     host, _, port = address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     with suppress(ConnectionError, asyncio.IncompleteReadError):
         for number in range(1_000_000):
-            body = f"{name}-{number}".encode() * (1 + number % 50)
-            fields = {**SEND, "e": str(number % 4), "i": f"KEYS\x01{name}-{number}"}
+            key = f"{name}-{number}"
+            body = key.encode() * (1 + number % 50)
+            fields = {**SEND, "e": str(number % 4), "i": f"KEYS\x01{key}"}
             writer.write(wire.request(310, fields, body, opaque=number))
             head = await reader.readexactly(4)
             header, _ = wire.split(head + await reader.readexactly(int.from_bytes(head, "big")))
             assert (header["code"], header["opaque"]) == (0, number), header
-            acknowledged[int(header["extFields"]["msgId"][-16:], 16)] = body
+            acknowledged[int(header["extFields"]["msgId"][-16:], 16)] = key, body
     writer.close()
     with suppress(ConnectionError):
         await writer.wait_closed()
 
 
 async def _send_until_killed(
-    server: subprocess.Popen[bytes], address: str, turn: int, seconds: float, acknowledged: dict[int, bytes]
+    server: subprocess.Popen[bytes], address: str, turn: int, seconds: float, acknowledged: dict[int, tuple[str, bytes]]
 ) -> None:
     producers = [asyncio.create_task(_produce(address, f"{turn}-{n}", acknowledged)) for n in range(PRODUCERS)]
     await asyncio.sleep(seconds)
@@ -59,7 +60,7 @@ def test_nothing_acknowledged_is_missing(tmp_path: Path, say: Callable[[str], No
     with StoreWriter.open(root, file_size=1 << 20, hash_slots=1_000, max_entries=4_000) as writer:
         for number in range(2):
             writer.put_message("Begin", keys=f"begin{number}")
-    acknowledged: dict[int, bytes] = {}
+    acknowledged: dict[int, tuple[str, bytes]] = {}
     chance = random.Random(SEED)
     for turn in range(KILLS):
         program = [sys.executable, "-m", "logdex", "serve", str(root), "--port", "0", "--json", "--write"]
@@ -75,7 +76,7 @@ def test_nothing_acknowledged_is_missing(tmp_path: Path, say: Callable[[str], No
         rows = store.messages("Killed", columns=("phy_offset", "body", "queue_id", "queue_offset")).read_all()
         places = rows.column("phy_offset").to_pylist()
         stored = dict(zip(places, rows.column("body").to_pylist(), strict=True))
-        assert not [place for place, body in acknowledged.items() if stored.get(place) != body]
+        assert not [place for place, (_, body) in acknowledged.items() if stored.get(place) != body]
         for queue_id in range(4):
             offsets = [
                 offset
@@ -86,8 +87,9 @@ def test_nothing_acknowledged_is_missing(tmp_path: Path, say: Callable[[str], No
             ]
             assert sorted(offsets) == [*range(len(offsets))]
         assert store.verify().findings == []
-        (found,) = store.find("Killed", "0-0-0")
-        assert found.body == b"0-0-0"
+        key, body = acknowledged[max(acknowledged)]
+        (found,) = store.find("Killed", key)
+        assert found.body == body
     say(
         f"serve --write: {KILLS} kills while {PRODUCERS} producers sent: all {len(acknowledged):,} acknowledged messages are"
         f" there, of {len(stored):,} stored"

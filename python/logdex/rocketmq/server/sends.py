@@ -119,10 +119,10 @@ def send(_: Archive, state: State, request: Request) -> Put:
     message.properties[CLUSTER] = state.cluster
     if message.is_batch:
         _check_batch(message)
-    elif message.properties.get(TRANSACTION, "").lower() == "true":
-        make_half(message)
     else:
-        _leave_out_wait(message)
+        _take_out_wait(message)
+        if message.properties.get(TRANSACTION, "").lower() == "true":
+            make_half(message)
 
     def then(placed: Places | str) -> Answer:
         if isinstance(placed, str):
@@ -143,14 +143,15 @@ def make_half(message: NewMessage) -> None:
     message.sys_flag &= ~TRANSACTION_BITS
 
 
-def _leave_out_wait(message: NewMessage) -> None:
-    """Drop WAIT from the properties, but not from those of a delayed message, which are written again.
+def _take_out_wait(message: NewMessage) -> None:
+    """Take WAIT out of the properties. It comes back, as the last one, if they are written again: delayed and half messages.
 
-    Source: SendMessageProcessor#asyncSendMessage, which puts it into the map again after it wrote the text.
+    Source: SendMessageProcessor#asyncSendMessage.
     """
     wait = message.properties.pop(WAIT, None)
     message.waits = wait != "false"
-    if wait is not None and message.properties.get(DELAY, "0") != "0":
+    is_half = message.properties.get(TRANSACTION, "").lower() == "true"
+    if wait is not None and (is_half or message.properties.get(DELAY, "0") != "0"):
         message.properties[WAIT] = wait
 
 

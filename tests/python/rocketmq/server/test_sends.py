@@ -15,6 +15,7 @@ from logdex.rocketmq.server.archive import Archive
 from logdex.rocketmq.server.exchange import Answer, Peer, Put, Request
 from logdex.rocketmq.server.frame import decode
 from logdex.rocketmq.server.master import GroupTable, Master, TopicTable
+from logdex.rocketmq.server.new_message import StoredMessage
 from logdex.rocketmq.server.offsets import ConsumerOffsets
 from logdex.rocketmq.server.state import State
 
@@ -104,6 +105,71 @@ def test_all_vectors_are_compared(answers: dict[str, Any]) -> None:
     places = [reply.ext["msgId"] for reply in answers.values() if reply and reply.ext and "msgId" in reply.ext]
     # The place of each message says how long those before it are.
     assert len(places) == 15
+
+
+def test_a_half_message_has_its_properties_in_the_broker_s_order(broker: Broker) -> None:
+    (asked,) = [vector for vector in wire.vectors("client-traffic") if vector["requestCode"] == 39]
+    _, frame = wire.split(bytes.fromhex(asked["requestHex"]))
+    text = frame[frame.index(b"REAL_TOPIC") :].decode().replace("TRANSACTION_CHECK_TIMES\x011\x02", "")
+    fields = "KEYS\x01txu\x02TRAN_MSG\x01true\x02UNIQ_KEY\x01FD0000000000000000000000000000025CC54E0E2F2A6EDC98EF0016"
+    fields += "\x02WAIT\x01false\x02PGROUP\x01wire-tx\x02TAGS\x01TagA"
+    ext = {
+        "a": "wire-tx",
+        "b": "WireTopic",
+        "c": "TBW102",
+        "d": "4",
+        "e": "1",
+        "f": "4",
+        "g": "1",
+        "h": "0",
+        "i": fields,
+    }
+    assert broker.state.master is not None
+    broker.state.master.topics.create("WireTopic", 4)
+    assert broker.ask(wire.request(310, ext, b"body 0")) is not None
+    assert broker.store.commit_log.stored_frames([0], 1 << 20).endswith(text.encode())
+
+
+def test_the_frame_for_a_producer_is_the_real_broker_s() -> None:
+    (asked,) = [vector for vector in wire.vectors("client-traffic") if vector["requestCode"] == 39]
+    _, frame = wire.split(bytes.fromhex(asked["requestHex"]))
+    message = StoredMessage.parse(frame)
+    assert (message.topic, message.queue_id, message.queue_offset, message.body) == ("WireTopic", 1, 3, b"body 0")
+    assert message.msg_id == asked["requestExtFields"]["offsetMsgId"]
+    # REAL_TOPIC moves to the front: a Java map has its own order.
+    message.properties["REAL_TOPIC"] = message.properties.pop("REAL_TOPIC")
+    assert message.frame() == frame
+    with pytest.raises(ValueError, match="no message"):
+        StoredMessage.parse(frame[:-1])
+    with pytest.raises(ValueError, match="no message"):
+        StoredMessage.parse(b"")
+
+
+def test_a_message_that_comes_too_often_is_a_dead_letter(broker: Broker) -> None:
+    ext = {
+        "a": "p",
+        "b": "%RETRY%g",
+        "c": "TBW102",
+        "d": "1",
+        "e": "0",
+        "f": "0",
+        "g": "1",
+        "h": "0",
+        "j": "3",
+        "l": "3",
+    }
+    topics = []
+    for most in ("3", "4"):
+        reply = broker.ask(wire.request(310, {**ext, "l": most}, b"again"))
+        assert reply is not None
+        assert reply.ext is not None
+        place = int(reply.ext["msgId"][-16:], 16)
+        topics.append(StoredMessage.parse(broker.store.commit_log.stored_frames([place], 1 << 20)).topic)
+    assert topics == ["%DLQ%g", "%RETRY%g"]
+    assert broker.state.topics(broker.archive)["%DLQ%g"].perm == 6
+    refused = broker.ask(wire.request(320, {**ext, "m": "true"}, b""))
+    assert refused is not None
+    assert refused.code == 13
 
 
 def _remark(text: str | None) -> str | None:
