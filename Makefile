@@ -49,9 +49,10 @@ test-web: need-browser $(VENV)/.extension ## test the pages of `logdex browse` i
 	@$(PY) -m pytest -q tests/python/web
 
 .PHONY: test-storage
-test-storage: $(VENV)/.extension ## test other stores than S3 on real servers: Azure (needs npm)
+test-storage: need-java need-maven $(VENV)/.extension ## test other stores than S3 on real servers: Azure, HDFS (needs npm, Maven)
 	@command -v npm >/dev/null || { echo 'make test-storage needs node and npm'; exit 1; }
 	@npm ci --silent --no-audit --no-fund --prefix tests/storage
+	@mvn -q -B -ntp -f tests/storage/hdfs/pom.xml package
 	@$(PY) -m pytest -q tests/storage
 
 .PHONY: check
@@ -143,7 +144,7 @@ lock: need-python ## pin the Python development environment again
 
 .PHONY: clean
 clean: ## remove everything that these targets created
-	@rm -rf $(VENV) build target fuzz/target fuzz/corpus fuzz/artifacts tests/interop/target tests/interop/kafka/target tests/interop/spark/target tests/interop/wire/target spark-warehouse .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) build target fuzz/target fuzz/corpus fuzz/artifacts tests/interop/target tests/interop/kafka/target tests/interop/spark/target tests/interop/wire/target tests/storage/hdfs/target spark-warehouse .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	@rm -f python/logdex/_core*.so
 	@find python tests benches examples -name __pycache__ -type d -prune -exec rm -rf {} +
 

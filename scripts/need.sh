@@ -48,9 +48,9 @@ need_java() {
 }
 
 need_maven() {
-    command -v mvn >/dev/null 2>&1 || missing "mvn is missing: 'make interop' needs Maven: 'apt install maven'"
+    command -v mvn >/dev/null 2>&1 || missing "mvn is missing: the tests with real servers need Maven: 'apt install maven'"
     javac=${JAVA_HOME:+$JAVA_HOME/bin/}javac
-    command -v "$javac" >/dev/null 2>&1 || missing "$javac is missing: 'make interop' needs a JDK: 'apt install openjdk-17-jdk-headless'"
+    command -v "$javac" >/dev/null 2>&1 || missing "$javac is missing: the tests with real servers need a JDK: 'apt install openjdk-17-jdk-headless'"
 }
 
 need_browser() {

@@ -74,11 +74,6 @@ fn none() -> Failure {
     Failure { kind: io::ErrorKind::NotFound, text: "no such file or directory".to_owned() }
 }
 
-/// Returns a listing that holds something. Only the root of a store may be empty, and that is no directory of ours.
-fn found(listing: Listing) -> io::Result<Listing> {
-    if listing.is_empty() { Err(none().into()) } else { Ok(listing) }
-}
-
 static CLIENT: ArcSwapOption<Client> = ArcSwapOption::const_empty();
 
 /// Returns the client of this process.
@@ -248,17 +243,46 @@ impl Client {
 
     /// Lists a directory.
     pub(super) fn list(&self, directory: &Path) -> io::Result<Listing> {
-        match self.known(directory) {
-            Some(Known::Listed(listing)) => return found(listing),
+        let is_directory = match self.known(directory) {
+            Some(Known::Listed(listing)) if !listing.is_empty() => return Ok(listing),
             Some(Known::None) => return Err(none().into()),
-            Some(Known::Entry(_)) | None => {}
+            Some(Known::Entry(entry)) => entry.len.is_none(),
+            Some(Known::Listed(_)) | None => false,
+        };
+        let listing = match self.held_listing(directory) {
+            Some(listing) => listing,
+            None => self.ask_list(directory)?,
+        };
+        // Nothing is listed below a path that is not there.
+        if listing.is_empty() && !is_directory && !self.is_empty_directory(directory)? {
+            return Err(none().into());
         }
+        Ok(listing)
+    }
+
+    fn ask_list(&self, directory: &Path) -> io::Result<Listing> {
         let (store, prefix, options) = self.store(directory)?;
         let listed = self.runtime.block_on(async {
             let _permit = self.requests.acquire().await;
             within(&options, store.list_with_delimiter(Some(&prefix))).await
         });
-        self.keep_listed(directory, &prefix, &listed?.map_err(|e| Failure::of(&e, &options))?)
+        Ok(self.keep_listed(directory, &prefix, &listed?.map_err(|e| Failure::of(&e, &options))?))
+    }
+
+    /// Returns whether a path below which nothing is listed is a directory: the one above it is asked. That listing is not
+    /// kept, because most often the path is not there, and what is beside it may not be there yet.
+    fn is_empty_directory(&self, path: &Path) -> io::Result<bool> {
+        if !roots::has_directories(path) {
+            return Ok(false);
+        }
+        let (store, key, options) = self.store(path)?;
+        let mut above: Vec<_> = key.parts().collect();
+        if above.pop().is_none() {
+            return Ok(true);
+        }
+        let above: Key = above.into_iter().collect();
+        let listed = self.runtime.block_on(within(&options, store.list_with_delimiter(Some(&above))))?;
+        Ok(listed.map_err(|e| Failure::of(&e, &options))?.common_prefixes.contains(&key))
     }
 
     /// Lists several directories at the same time, so that [`Self::list`] needs no request for them. Errors are left to it.
@@ -277,7 +301,7 @@ impl Client {
         });
         for (directory, prefix, listed) in futures_util::future::join_all(asked).await {
             if let Ok(Ok(listed)) = listed {
-                _ = self.keep_listed(directory, &prefix, &listed);
+                self.keep_listed(directory, &prefix, &listed);
             }
         }
     }
@@ -313,8 +337,8 @@ impl Client {
         Ok(read?)
     }
 
-    /// Keeps what a directory holds; also that there is none, which is an error.
-    fn keep_listed(&self, directory: &Path, prefix: &Key, listed: &ListResult) -> io::Result<Listing> {
+    /// Keeps what a directory holds; also that there is none.
+    fn keep_listed(&self, directory: &Path, prefix: &Key, listed: &ListResult) -> Listing {
         let directories = listed.common_prefixes.iter().filter_map(|prefix| {
             let path = directory.join(prefix.filename()?);
             Some(RemoteEntry { path, len: None, modified: None, etag: None })
@@ -323,7 +347,7 @@ impl Client {
         let files = listed.objects.iter().filter(|object| object.location != *prefix);
         let files = files.filter_map(|object| Some(entry(directory.join(object.location.filename()?), object)));
         let entries: Vec<RemoteEntry> = directories.chain(files).collect();
-        found(self.keep_listing(directory.to_owned(), entries))
+        self.keep_listing(directory.to_owned(), entries)
     }
 
     fn keep_listing(&self, directory: PathBuf, mut entries: Vec<RemoteEntry>) -> Listing {
@@ -337,6 +361,10 @@ impl Client {
 
     /// Lists a directory with all below it.
     pub(super) fn list_tree(&self, directory: &Path) -> io::Result<()> {
+        if roots::has_directories(directory) {
+            self.list_levels(directory);
+            return Ok(());
+        }
         let (store, prefix, options) = self.store(directory)?;
         let objects: Vec<ObjectMeta> = self
             .runtime
@@ -361,6 +389,17 @@ impl Client {
             self.keep_listing(directory, entries.into_values().collect());
         }
         Ok(())
+    }
+
+    /// Lists directories level by level, each level together, so that empty directories are seen.
+    fn list_levels(&self, directory: &Path) {
+        let mut level = vec![directory.to_owned()];
+        while !level.is_empty() {
+            self.list_together(&level);
+            let listings: Vec<Listing> = level.iter().filter_map(|directory| self.held_listing(directory)).collect();
+            let below = listings.iter().flat_map(|listing| listing.iter()).filter(|entry| entry.len.is_none());
+            level = below.map(|entry| entry.path.clone()).collect();
+        }
     }
 
     fn held_listing(&self, directory: &Path) -> Option<Listing> {
@@ -405,7 +444,7 @@ impl Client {
         let (store, key, options) = self.store(path)?;
         if !key.as_ref().is_empty() {
             match self.runtime.block_on(within(&options, store.head(&key)))? {
-                // HDFS has directories, which are no objects.
+                // Directories of Azure's hierarchical namespace are objects without bytes.
                 Ok(object) if !(object.size == 0 && self.list(path).is_ok()) => {
                     return Ok(entry(path.to_owned(), &object));
                 }

@@ -20,6 +20,11 @@ pub type Options = Vec<(String, String)>;
 /// The schemes that are read.
 pub const SCHEMES: [&str; 11] = ["s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl", "http", "https", "hdfs"];
 
+/// Returns whether the store of a path has directories of its own, which may be empty; in others only objects have names.
+pub(super) fn has_directories(path: &Path) -> bool {
+    path.to_str().is_some_and(|text| text.starts_with("hdfs:") || text.starts_with("hdfs+"))
+}
+
 /// A lock would be held for ever in the child of a fork that another thread made meanwhile.
 type Roots = LazyLock<ArcSwap<HashMap<String, Arc<Options>>>>;
 
