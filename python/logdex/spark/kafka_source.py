@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
-from logdex._core import cut_segments, read_records
+from logdex._core import cut_segments, plan_files, planned_file_faults, read_records
+from logdex._files import RemotePath
 from logdex._types import Isolation, OnError
 from logdex.errors import CorruptFileError
 from logdex.kafka import Log, LogDir, TopicPartition
@@ -121,14 +122,19 @@ class OffsetRange:
     path: Path
     base: int | None = None
     """The base offset of its segment."""
+    planned: tuple[Path, int, str | None] | None = None
+    """The object of its segment, as `plan_files` saw it; None: a file, to which a broker may append."""
 
-    def check(self, log: Log, damage: SparkDamage) -> None:
-        """Lose what a worker's log does not have of these offsets."""
+    def check(self, log: Log, damage: SparkDamage) -> bool:
+        """Lose what a worker's log does not have of these offsets. Return whether its segment is the planned one."""
+        if self.planned is not None and damage.lose_all(planned_file_faults([self.planned])):
+            return False
         within(log, self.begin, self.end, damage)
         segment = next((each for each in reversed(log.segments) if each.base_offset <= self.begin), None)
         # Compaction may have joined it with the segment before, which then goes on behind it.
         if segment is not None and self.base not in (None, segment.base_offset) and segment.next_offset() <= self.begin:
             damage.lose(log.path, f"{self}", f"a segment that ends at {segment.next_offset()}")
+        return True
 
     def __str__(self) -> str:
         """Return the text for a log message."""
@@ -207,7 +213,8 @@ class ReadOptions:
             with damage.losing(str(each)), Log.open(each.path, access=self.access, compat=self.compat) as opened:
                 # A file that is deleted from now on is an error of the stream.
                 log = opened.pinned()
-                each.check(log, damage)
+                if not each.check(log, damage):
+                    continue
                 parts = list(log.parts(each.begin, each.end, begin, isolation=self.isolation))
                 stream = read_records(
                     parts,
@@ -227,15 +234,18 @@ class ReadOptions:
 def cut_tasks(bounds: Iterable[tuple[Log, int, int]], size: TaskSize) -> list[Task]:
     """Cut the wanted offsets of several logs, each with its first offset and the offset after its last one, into tasks."""
     asked = [(log, begin, end) for log, begin, end in bounds if begin < end]
-    total = sum(each.size for part in asked for each in _cut(*part, MAX_OFFSET)) if size.min_tasks else 0
+    whole = (each for log, begin, end in asked for each in cut_segments(log.segments, begin, end, MAX_OFFSET))
+    total = sum(piece_bytes for _, _, piece_bytes, _ in whole) if size.min_tasks else 0
     most = size.task_bytes(total)
     return [Task(ranges) for ranges in pack((each for part in asked for each in _cut(*part, most)), most)]
 
 
 def _cut(log: Log, begin: int, end: int, piece_bytes: int) -> Iterator[OffsetRange]:
     """Cut the offsets [begin, end) of a log at its segments, and large segments where their indexes tell."""
+    paths = {segment.base_offset: segment.path for segment in log.segments if isinstance(log.path, RemotePath)}
+    planned = dict(zip(paths, plan_files([*paths.values()]), strict=True))
     for low, high, size, base in cut_segments(log.segments, begin, end, piece_bytes):
-        yield OffsetRange(log.topic, log.partition, low, high, size, log.path, base)
+        yield OffsetRange(log.topic, log.partition, low, high, size, log.path, base, planned.get(base))
 
 
 class RecordStreamReader(LogStreamReader):

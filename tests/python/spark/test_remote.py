@@ -21,6 +21,7 @@ from logdex.errors import DamageWarning, LogdexError
 from logdex.rocketmq import IndexService
 from logdex.spark.index.job import WrittenFile, index_files
 from logdex.spark.index.object_job import ObjectJob
+from logdex.spark.kafka_source import KafkaLogSource
 from logdex.spark.messages.source import MessagesSource
 from slow_proxy import SlowProxy
 
@@ -177,9 +178,12 @@ def test_no_plan_says_a_secret(
     assert object_store.ACCESS_KEY not in said
 
 
-def planned(url: str, given: dict[str, str]) -> tuple[Any, list[Any]]:
+def planned(
+    url: str, given: dict[str, str], format_: type[MessagesSource | KafkaLogSource] = MessagesSource
+) -> tuple[Any, list[Any]]:
     """Return reader and tasks as a worker gets them."""
-    source = MessagesSource(CaseInsensitiveDict({"path": url, "columns": "phy_offset", **given}))
+    columns = "phy_offset" if format_ is MessagesSource else "offset"
+    source = format_(CaseInsensitiveDict({"path": url, "columns": columns, **given}))
     reader = source.reader(source.schema())
     found: tuple[Any, list[Any]] = pickle.loads(pickle.dumps((reader, reader.partitions())))  # noqa: S301 -- as Spark does
     return found
@@ -215,6 +219,46 @@ def test_an_object_that_was_replaced_or_deleted_since_the_plan_is_lost(
             read(reader, tasks)
         with pytest.warns(DamageWarning, match=changed_file.name):
             assert 0 < read(*lenient) < MESSAGES
+
+
+_TASKS = """
+import pickle, sys
+reader, tasks = pickle.load(sys.stdin.buffer)
+print(sum(batch.num_rows for task in tasks for batch in reader.read(task)))
+"""
+
+
+def in_worker(reader: Any, tasks: list[Any]) -> subprocess.CompletedProcess[bytes]:
+    """Read in another process, which has listed nothing."""
+    words = [sys.executable, "-c", _TASKS]
+    return subprocess.run(words, input=pickle.dumps((reader, tasks)), capture_output=True, timeout=100, check=False)
+
+
+def test_a_segment_that_was_replaced_or_deleted_since_the_plan_is_lost(
+    server: object_store.ObjectStore, options: dict[str, str], tmp_path: Path
+) -> None:
+    root = golden_kafka.unpack("compacted", tmp_path / "logs")
+    url = server.put("spark-replaced-logs", root)
+    given = {**options, "subscribe": "cp-keep"}
+    reader, tasks = planned(url, given, KafkaLogSource)
+    lenient = planned(url, {**given, "failOnDataLoss": "false"}, KafkaLogSource)
+    whole = int(in_worker(reader, tasks).stdout)
+    # As long, and with the same first batch.
+    place = "cp-keep-0/00000000000000000280.log"
+    changed = bytearray((root / place).read_bytes())
+    changed[-1] ^= 1
+    (tmp_path / "changed").write_bytes(changed)
+    changes: list[tuple[Callable[[], None], str]] = [
+        (lambda: server.replace(f"spark-replaced-logs/{place}", tmp_path / "changed"), "another object, of 2304 bytes"),
+        (lambda: server.delete(f"spark-replaced-logs/{place}"), "no such file"),
+    ]
+    for change, found in changes:
+        change()
+        said = in_worker(reader, tasks).stderr.decode()
+        assert f"{url}/{place} at byte 0: expected the file as it was planned, of 2304 bytes, found {found}" in said
+        rest = in_worker(*lenient)
+        assert f"{url}/{place}" in rest.stderr.decode()
+        assert 0 < int(rest.stdout) < whole
 
 
 _WORKER = """
