@@ -1,0 +1,95 @@
+"""The reference describes each public name, and each class that a public signature names."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import pkgutil
+import re
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import logdex
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HOME = Path(__file__).parents[3]
+_OWN = Path(logdex.__file__).parent
+# Packages, and modules that programs run.
+_NO_NAMES = {"logdex.kafka", "logdex.rocketmq"}
+
+
+def described() -> dict[str, Any]:
+    """Return what the directives of the pages describe."""
+    found: dict[str, Any] = {}
+    for page in sorted((HOME / "docs" / "reference").glob("python-*.md")):
+        text = page.read_text(encoding="utf-8")
+        for name, options in re.findall(r"^\.\. automodule:: (\S+)\n((?:   :.*\n)*)", text, re.MULTILINE):
+            module = import_module(name)
+            chosen = dict(re.findall(r":([a-z-]+): (.*)", options))
+            left_out = chosen.get("exclude-members", "").split(", ")
+            names = chosen["members"].split(", ") if "members" in chosen else module.__all__
+            found.update({f"{name}.{each}": getattr(module, each) for each in names if each not in left_out})
+    return found
+
+
+def public_modules() -> Iterator[str]:
+    """Return the modules that have a list of public names."""
+    for module in pkgutil.walk_packages(logdex.__path__, "logdex."):
+        if not any(part.startswith("_") for part in module.name.split(".")) and module.name != "logdex.cli":
+            yield module.name
+
+
+def signatures(value: Any, stubs: dict[str, set[str]]) -> Iterator[str]:
+    """Return the capitalised names in the annotations of a function, or of the public members of a class."""
+    if isinstance(value, type) and value.__module__.startswith("logdex"):
+        yield from stubs.get(value.__name__, ())
+        for name, member in vars(value).items():
+            if not name.startswith("_"):
+                yield from signatures(getattr(member, "fget", getattr(member, "__func__", member)), stubs)
+        annotated = [text for name, text in inspect.get_annotations(value).items() if not name.startswith("_")]
+    elif inspect.isfunction(value):
+        annotated = list(inspect.get_annotations(value).values())
+    else:
+        annotated = []
+    yield from re.findall(r"\b[A-Z]\w+", " ".join(map(str, annotated)))
+
+
+def stub_names() -> dict[str, set[str]]:
+    """Return the capitalised names in the annotations of each class of the extension."""
+    tree = ast.parse((_OWN / "_core.pyi").read_text(encoding="utf-8"))
+    return {
+        node.name: {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and part.id[0].isupper()}
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+    }
+
+
+def test_each_public_name_is_described() -> None:
+    objects = [*described().values()]
+    names = [
+        (f"{module}.{name}", getattr(import_module(module), name))
+        for module in public_modules()
+        for name in getattr(import_module(module), "__all__", ())
+    ]
+    assert len(names) > 100
+    assert [name for name, value in names if not any(value is each for each in objects) and name not in _NO_NAMES] == []
+
+
+def test_each_class_of_a_public_signature_is_described() -> None:
+    objects = [*described().values()]
+    stubs = stub_names()
+    named = {name for value in objects for name in signatures(value, stubs)}
+    classes = {
+        value
+        for module in ["logdex._core", *public_modules()]
+        for name, value in vars(import_module(module)).items()
+        if inspect.isclass(value)
+        and name in named
+        and value.__module__.startswith("logdex")
+        and not name.startswith("_")
+    }
+    assert len(classes) > 40
+    assert sorted(f"{each.__module__}.{each.__name__}" for each in classes if each not in objects) == []
