@@ -52,3 +52,7 @@ def __getattr__(name: str) -> object:
         module = importlib.import_module(f"logdex.rocketmq.{_OF_NETWORK[name]}")
         return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
