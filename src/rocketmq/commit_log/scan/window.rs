@@ -64,7 +64,8 @@ impl Window {
         let mut size = self.size;
         if file.is_far() {
             let goes_on = self.far > 0 && at <= self.bytes.end() && at + self.far >= self.bytes.end();
-            let whole = if goes_on { 2 * self.far } else { FAR_WINDOW };
+            let most = FAR_WINDOW.max(self.size as u64);
+            let whole = if goes_on { most.min(2 * self.far) } else { FAR_WINDOW };
             // It ends with a block of the cache.
             self.far = whole - if at % FAR_WINDOW < FAR_WINDOW / 2 { at % FAR_WINDOW } else { 0 };
             size = size.min(usize::try_from(self.far).unwrap_or(size));
