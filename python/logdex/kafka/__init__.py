@@ -1,6 +1,7 @@
 """Kafka without a broker: the segments of a log directory, their sparse indexes, and a key index."""
 
 from logdex._core import LogSegment, OffsetIndex, ProducerState, Slice, TimeIndex
+from logdex.kafka.explain import KeyExplanation, explain
 from logdex.kafka.files import TopicPartition
 from logdex.kafka.find import FindResult, Record, find
 from logdex.kafka.key_index import build_key_index
@@ -11,6 +12,7 @@ from logdex.kafka.transactions import AbortedTransaction
 __all__ = [
     "AbortedTransaction",
     "FindResult",
+    "KeyExplanation",
     "Log",
     "LogDir",
     "LogSegment",
@@ -21,5 +23,6 @@ __all__ = [
     "TimeIndex",
     "TopicPartition",
     "build_key_index",
+    "explain",
     "find",
 ]

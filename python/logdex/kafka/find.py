@@ -201,14 +201,21 @@ def find(
 
 def _scan(log: Log, holes: Sequence[tuple[int, int]], value: bytes, header: str | None) -> tuple[list[int], int]:
     """Return the offsets in some ranges whose records carry the key, and how many offsets were scanned."""
-    first, end = log.log_start_offset, log.log_end_offset
-    ranges = [(max(low, first), min(high, end)) for low, high in holes if max(low, first) < min(high, end)]
+    ranges, passed = unindexed_ranges(log, holes)
     # Missing segments are reported once for the search.
     parts = [part for bounds in ranges for part in log.parts(*bounds) if isinstance(part, tuple)]
     stream = read_records(parts, columns=["offset"], keys=[value], header=header)
-    found = [offset for batch in stream for offset in batch.column("offset").to_pylist()]
-    # Before the first entry, compaction may have left nothing: that is read, and does not count.
-    return found, sum(high - low for low, high in ranges if low > first or high == end)
+    return [offset for batch in stream for offset in batch.column("offset").to_pylist()], passed
+
+
+def unindexed_ranges(log: Log, holes: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, int]], int]:
+    """Return the parts of some ranges that a log has, which a search scans, and how many offsets that are.
+
+    Before the first entry of an index, compaction may have left nothing: that is read, and does not count.
+    """
+    first, end = log.log_start_offset, log.log_end_offset
+    ranges = [(max(low, first), min(high, end)) for low, high in holes if max(low, first) < min(high, end)]
+    return ranges, sum(high - low for low, high in ranges if low > first or high == end)
 
 
 def _newest_first(

@@ -326,3 +326,13 @@ def test_seal_is_used_by_the_other_commands(
     assert f"{counts['entries']:,} sealed_rows" in capsys.readouterr().out
     assert main(["seal", str(tmp_path), "--header", header]) == 2
     assert "expected a Kafka log directory" in capsys.readouterr().err
+
+
+def test_explain_shows_the_search_in_each_partition(logdex_command: Callable[..., Any], tmp_path: Path) -> None:
+    logs = golden_kafka.unpack("transactions", tmp_path)
+    ran = logdex_command("explain", logs, "tx-two", "absent")
+    lines = ran.out.splitlines()
+    assert (ran.code, lines[0]) == (1, "no record of tx-two carries absent")
+    assert [line.split(":")[0] for line in lines[2:]] == [f"  partition {number}" for number in range(3)]
+    (said,) = logdex_command("explain", logs, "tx-two", "absent", "--json").rows
+    assert (said["found"], said["partitions"], len(said["steps"])) == (False, 3, 3)

@@ -23,6 +23,17 @@ ARGUMENTS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
+# Addresses of the pages of a store, a Kafka log directory and an index directory.
+STORE = (
+    "/", "/topics", "/topic?topic=TopicTest", "/queue?topic=TopicTest&queue=0&at=3", "/messages", "/messages?key=nobody",
+    "/message?at=0", "/message?at=0&form=hex", "/search", "/search?key=k1", "/search?key=nobody&topic=TopicTest",
+    "/search/steps?key=k1&topic=TopicTest", "/index", "/log", "/log-file?name=00000000000000000000", "/verify", "/nothing",
+)  # fmt: skip
+KAFKA = (
+    "/", "/partitions", "/partition?topic=tx-one&partition=0", "/segment?topic=tx-one&partition=0&base=0", "/records",
+    "/record?topic=tx-one&partition=0&offset=6", "/search?topic=tx-two&key=a", "/verify",
+)  # fmt: skip
+INDEX = ("/", "/search?topic=TopicTest&key=k1")
 BIG_BODY = b"0123456789abcdef" * (10 << 16)
 NAUGHTY = '<script>document.title="owned"</script><img src=x onerror="document.title=1">"\'&{{7*7}}'
 RIGHT_TO_LEFT = "\u05e9\u05dc\u05d5\u05dd \u202egnp.exe \u0645\u0631\u062d\u0628\u0627"
@@ -43,7 +54,7 @@ class Site:
     """A running server."""
 
     address: str
-    root: Path
+    root: Path | str
 
     @property
     def port(self) -> int:
@@ -76,7 +87,7 @@ class Site:
 
 
 @contextmanager
-def serve(path: Path, *words: str) -> Iterator[Site]:
+def serve(path: Path | str, *words: str) -> Iterator[Site]:
     command = [
         sys.executable,
         "-m",

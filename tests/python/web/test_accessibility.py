@@ -7,22 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from browsing import INDEX, KAFKA, STORE
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from browsing import Site, Visitor
 
 AXE = (Path(__file__).resolve().parents[1] / "support" / "axe" / "axe.min.js").read_text(encoding="utf-8")
-STORE = (
-    "/", "/topics", "/topic?topic=TopicTest", "/queue?topic=TopicTest&queue=0&at=3", "/messages", "/messages?key=nobody",
-    "/message?at=0", "/message?at=0&form=hex", "/search", "/search?key=k1", "/search?key=nobody&topic=TopicTest",
-    "/search/steps?key=k1&topic=TopicTest", "/index", "/log", "/log-file?name=00000000000000000000", "/verify", "/nothing",
-)  # fmt: skip
-KAFKA = (
-    "/", "/partitions", "/partition?topic=tx-one&partition=0", "/segment?topic=tx-one&partition=0&base=0", "/records",
-    "/record?topic=tx-one&partition=0&offset=6", "/search?topic=tx-two&key=a", "/verify",
-)  # fmt: skip
-INDEX = ("/", "/search?topic=TopicTest&key=k1")
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (360, "dark")])

@@ -12,7 +12,7 @@ from logdex.cli.arguments import TIERED, TIMES, add_options, command, count, int
 from logdex.cli.output import Progress, complain, say, say_json, say_lines, say_report, say_rows
 from logdex.cli.sources import nothing_matches, open_first
 from logdex.cli.sources.kafka import files_to_dump, open_part, open_source
-from logdex.kafka import Log, LogDir, LogSegment, ProducerState, build_key_index, find
+from logdex.kafka import Log, LogDir, LogSegment, ProducerState, build_key_index, explain, find
 from logdex.kafka.files import LOG
 from logdex.kafka.find import RECORD_COLUMNS
 from logdex.kafka.log import INDEX_INTERVAL_BYTES, MAX_INDEX_BYTES
@@ -155,6 +155,27 @@ def _find(source: Source, arguments: argparse.Namespace) -> int:
     if not result:
         complain(nothing_matches(arguments, [arguments.topic], *source.held([arguments.topic])))
     return 0 if result else 1
+
+
+def run_explain(arguments: argparse.Namespace) -> int:
+    """Print how a record key is searched; 1 if no record carries it."""
+    place, expected = locate(arguments.store), "no Kafka log directory"
+    with open_first(place, (open_source,), expected, sealed=arguments.sealed) as source:
+        settle_times(arguments, lambda: source.held([arguments.topic])[1])
+        explanation = explain(
+            source.opened if isinstance(source.opened, LogDir) else arguments.store,
+            arguments.topic,
+            arguments.key,
+            index=arguments.index,
+            begin=arguments.begin,
+            end=arguments.end,
+            header=arguments.header,
+        )
+    if arguments.json:
+        say_json(explanation.to_dict())
+    else:
+        say_lines(explanation.text())
+    return 0 if explanation.found else 1
 
 
 def run_verify(arguments: argparse.Namespace) -> int:

@@ -62,7 +62,8 @@ are searched, as by `logdex kafka find`.
 _EXPLAIN = """\
 Prints the verdict and its likely causes (docs/findings.md has all), how far the index is behind
 the log, and each candidate with its real topic and keys. --verbose adds every index file with
-its time window, why it was searched or skipped, its slot and its chain.
+its time window, why it was searched or skipped, its slot and its chain. For a Kafka log directory:
+the partition that producers choose for the key, and the search in each partition.
 
   logdex explain /data/store Orders order-1001
   logdex explain /data/store Orders order-1001 --begin -2h --json"""
@@ -87,10 +88,10 @@ def add_parsers(subparsers: Subparsers) -> None:
     )
     add_options(parser, "--index", "--header", "--sealed")
     parser = command(subparsers, "explain", "explain why a key is found or not", _EXPLAIN, explain)
-    add_source(parser, "store", _STORE)
+    add_source(parser, "store", _FOUND_IN)
     parser.add_argument("topic", type=word, metavar="TOPIC", help="the topic")
     parser.add_argument("key", type=word, metavar="KEY", help="the key")
-    add_options(parser, *TIMES, "--sealed")
+    add_options(parser, *TIMES, "--index", "--header", "--sealed")
     parser.add_argument("--verbose", action="store_true", help="print each index file and its chain, too")
 
 
@@ -98,8 +99,7 @@ def find(arguments: argparse.Namespace) -> int:
     """Print the messages; 1 if there are none."""
     if LogDir.exists_at(locate(arguments.store)):
         return kafka.run_find(arguments)
-    if arguments.index or arguments.header:
-        raise ValueError(f"--index and --header: expected a Kafka log directory, found {arguments.store}")
+    _refuse_options_of_kafka(arguments)
     with MessageStore.open(arguments.store, **open_options(arguments)) as store:
         settle_times(arguments, store.times)
         if arguments.key == "-":
@@ -129,6 +129,11 @@ def find(arguments: argparse.Namespace) -> int:
     return 0 if found else 1
 
 
+def _refuse_options_of_kafka(arguments: argparse.Namespace) -> None:
+    if arguments.index or arguments.header:
+        raise ValueError(f"--index and --header: expected a Kafka log directory, found {arguments.store}")
+
+
 def _find_each(store: MessageStore, arguments: argparse.Namespace) -> int:
     """Print the messages of the keys on standard input, in their order; 1 if a key has none."""
     keys = list(dict.fromkeys(sys.stdin.read().split("\n")))
@@ -147,6 +152,9 @@ def _find_each(store: MessageStore, arguments: argparse.Namespace) -> int:
 
 def explain(arguments: argparse.Namespace) -> int:
     """Print the explanation; 1 if nothing is found."""
+    if LogDir.exists_at(locate(arguments.store)):
+        return kafka.run_explain(arguments)
+    _refuse_options_of_kafka(arguments)
     with MessageStore.open(arguments.store, **open_options(arguments)) as store:
         settle_times(arguments, store.times)
         explanation = store.explain(arguments.topic, arguments.key, begin=arguments.begin, end=arguments.end)

@@ -1,0 +1,181 @@
+"""How a record key is searched in a log directory: where a producer puts it, what the indexes say, and what is scanned."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from logdex._core import key_text, locate
+from logdex.errors import printable
+from logdex.hash_index.query import TimeRange
+from logdex.kafka.find import find, unindexed_ranges
+from logdex.kafka.key_index import KeyIndex, opened, partitions_of
+from logdex.kafka.sealed import both
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from logdex._types import Time
+    from logdex.kafka.log_dir import LogDir
+
+_MASK, _MULTIPLIER, _SEED = 0xFFFF_FFFF, 0x5BD1_E995, 0x9747_B28C
+
+
+def default_partition(key: bytes, partitions: int) -> int:
+    """Return the partition in which Java producers put a key by default: murmur2, without the sign.
+
+    Source: `Utils.murmur2`, `BuiltInPartitioner#partitionForKey`.
+    """
+    hashed = (_SEED ^ len(key)) & _MASK
+    whole = len(key) & ~3
+    for at in range(0, whole, 4):
+        part = int.from_bytes(key[at : at + 4], "little") * _MULTIPLIER & _MASK
+        part = (part ^ part >> 24) * _MULTIPLIER & _MASK
+        hashed = hashed * _MULTIPLIER & _MASK ^ part
+    if len(key) > whole:
+        hashed = (hashed ^ int.from_bytes(key[whole:], "little")) * _MULTIPLIER & _MASK
+    hashed = (hashed ^ hashed >> 13) * _MULTIPLIER & _MASK
+    return ((hashed ^ hashed >> 15) & 0x7FFF_FFFF) % partitions
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStep:
+    """The search in one partition.
+
+    Attributes:
+        partition: Its number.
+        log_start_offset: Its first offset; what was before is deleted.
+        log_end_offset: The offset after its last record.
+        sealed: Candidates of the sealed index.
+        indexed: Candidates of the key index.
+        scanned: Offsets that neither covers; they are scanned.
+        offsets: Offsets of the records that carry the key, newest first.
+        missing_segments: Segments that are missing inside of the log.
+    """
+
+    partition: int
+    log_start_offset: int
+    log_end_offset: int
+    sealed: int
+    indexed: int
+    scanned: int
+    offsets: tuple[int, ...]
+    missing_segments: int
+
+    def __str__(self) -> str:
+        """Return one line of text."""
+        notes = [f"offsets {self.log_start_offset:,} to {self.log_end_offset:,}"]
+        notes += [
+            f"{number:,} {what}"
+            for number, what in (
+                (self.sealed, "candidates of the sealed index"),
+                (self.indexed, "candidates of the key index"),
+                (self.scanned, "offsets scanned without an index"),
+                (self.missing_segments, "segments missing"),
+            )
+            if number
+        ]
+        found = f"found at {', '.join(f'{offset:,}' for offset in self.offsets[:10])}" if self.offsets else "not found"
+        more = f" and {len(self.offsets) - 10:,} more" if len(self.offsets) > 10 else ""  # noqa: PLR2004 -- as above
+        return f"partition {self.partition}: {found}{more}; {', '.join(notes)}"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyExplanation:
+    """The answer of `explain`.
+
+    Attributes:
+        topic: The topic.
+        key: The key, as text.
+        partitions: The partitions of the topic, as far as the directory shows: one more than its highest number.
+        default_partition: Where Java producers put the key by default if there are so many partitions; None for a header.
+        steps: The search in each partition of the directory.
+    """
+
+    topic: str
+    key: str
+    partitions: int
+    default_partition: int | None
+    steps: tuple[PartitionStep, ...]
+
+    @property
+    def found(self) -> bool:
+        """Whether a record carries the key."""
+        return any(step.offsets for step in self.steps)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as plain values, for JSON."""
+        return {"found": self.found, **asdict(self)}
+
+    def text(self) -> str:
+        """Return the text for people: the verdict first."""
+        count = sum(len(step.offsets) for step in self.steps)
+        held = {step.partition for step in self.steps}
+        verdict = f"{count:,} records of {self.topic} carry" if count else f"no record of {self.topic} carries"
+        lines = [printable(f"{verdict} {self.key}")]
+        if self.default_partition is not None:
+            where = "" if self.default_partition in held else ", which is not in this directory"
+            chosen = f"Java producers put it in partition {self.default_partition} by default{where}"
+            lines.append(f"  of {self.partitions} partitions, {chosen}")
+        if absent := sorted({*range(self.partitions)} - held):
+            lines.append(f"  not in this directory: partition {', '.join(map(str, absent))}")
+        return "\n".join([*lines, *(f"  {step}" for step in self.steps)])
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+def explain(
+    log_dir: str | PathLike[str] | LogDir,
+    topic: str,
+    key: str | bytes,
+    *,
+    index: str | PathLike[str] | None = None,
+    begin: Time | None = None,
+    end: Time | None = None,
+    header: str | None = None,
+) -> KeyExplanation:
+    """Search as `find` does, and return what was done in each partition.
+
+    Args:
+        log_dir: The log directory, or its path.
+        topic: The topic's name.
+        key: A `str` stands for its UTF-8 bytes.
+        index: The directory that `build_key_index` wrote.
+        begin: First timestamp, ms or an aware datetime; None: no bound.
+        end: Last timestamp, included.
+        header: Compare the values of the header of this name, not the record's key.
+
+    Raises:
+        CorruptFileError: A batch that has to be read is damaged, or a file of the index is not whole.
+        FileNotFoundError: The topic or the index does not exist.
+
+    Warns:
+        DamageWarning: A segment is missing.
+    """
+    value = key.encode() if isinstance(key, str) else key
+    times = TimeRange.of(begin, end)
+    with opened(log_dir) as logs:
+        result = find(logs, topic, value, index=index, begin=begin, end=end, header=header)
+        place = None if index is None else locate(index)
+        keys = None if place is None else logs.attached(place, partial(KeyIndex, place))
+        numbers = partitions_of(logs, topic)
+        searched = [logs.log(topic, each.partition) for each in numbers]
+        steps = []
+        sealed = logs.sealed_keys().candidates(searched, key_text(value), header, times)
+        for each, log, (sealed_offsets, holes) in zip(numbers, searched, sealed, strict=True):
+            indexed: list[int] = []
+            if keys is not None:
+                unindexed, indexed = keys.candidates(each, value, header)
+                holes = both(holes, unindexed)  # noqa: PLW2901 -- what is left of it
+            found = tuple(record.offset for record in result if record.partition == each.partition)
+            _, scanned = unindexed_ranges(log, holes)
+            bounds = log.log_start_offset, log.log_end_offset
+            missing = len(list(log.missing_segments()))
+            steps.append(
+                PartitionStep(each.partition, *bounds, len(sealed_offsets), len(indexed), scanned, found, missing)
+            )
+    partitions = max(step.partition for step in steps) + 1
+    default = default_partition(value, partitions) if header is None else None
+    return KeyExplanation(topic, key_text(value), partitions, default, tuple(steps))
