@@ -8,12 +8,12 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from playwright.sync_api import BrowserContext, Locator, Page
 
@@ -54,7 +54,7 @@ class Site:
     """A running server."""
 
     address: str
-    root: Path | str
+    root: Path
 
     @property
     def port(self) -> int:
@@ -105,7 +105,7 @@ def serve(path: Path | str, *words: str) -> Iterator[Site]:
         assert process.stdout is not None
         line = process.stdout.readline()
         try:
-            yield Site(json.loads(line)["address"], path)
+            yield Site(json.loads(line)["address"], Path(path))
         finally:
             process.terminate()
             process.wait(20)
