@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 import socket
 import subprocess
@@ -102,15 +103,25 @@ class Program:
 
 
 def free_ports(number: int) -> list[int]:
-    """Return ports of which a broker can take each with the one after it and the one two before it."""
+    """Return ports of which a broker can take each with the one after it and the one two before it.
+
+    They are below those that the system gives to outgoing connections, which would take a neighbour at any moment.
+    """
     found: list[int] = []
     while len(found) < number:
-        with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))
-            port = taken.getsockname()[1]
-        if 2_000 < port < 60_000 and all(abs(port - other) > 8 for other in found):
+        port = random.randrange(12_000, 30_000)
+        if all(abs(port - other) > 8 for other in found) and all(map(_is_free, (port - 2, port, port + 1))):
             found.append(port)
     return found
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as taken:
+        try:
+            taken.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def start_broker(home: Path, root: Path, **properties: object) -> tuple[Program, str, str]:
