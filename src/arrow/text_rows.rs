@@ -387,22 +387,34 @@ fn json_bytes(text: &mut impl Write, name: &str, value: Option<&[u8]>) -> fmt::R
 /// Writes a text in quotation marks, in ASCII.
 pub(crate) fn json_text(text: &mut impl Write, value: &str) -> fmt::Result {
     text.write_char('"')?;
-    for letter in value.chars() {
+    let mut rest = value;
+    // Runs of letters that stand for themselves are written as a whole.
+    while let Some((plain, letter, behind)) = first_escaped(rest) {
+        text.write_str(plain)?;
         match letter {
             '"' => text.write_str("\\\"")?,
             '\\' => text.write_str("\\\\")?,
             '\n' => text.write_str("\\n")?,
             '\r' => text.write_str("\\r")?,
             '\t' => text.write_str("\\t")?,
-            ' '..='~' => text.write_char(letter)?,
             _ => {
                 for unit in letter.encode_utf16(&mut [0; 2]) {
                     write!(text, "\\u{unit:04x}")?;
                 }
             }
         }
+        rest = behind;
     }
+    text.write_str(rest)?;
     text.write_char('"')
+}
+
+/// Returns the first letter that JSON in ASCII escapes, with the text before it and behind it.
+fn first_escaped(text: &str) -> Option<(&str, char, &str)> {
+    let at = text.bytes().position(|byte| !matches!(byte, b' '..=b'~') || matches!(byte, b'"' | b'\\'))?;
+    let (plain, rest) = text.split_at_checked(at)?;
+    let mut letters = rest.chars();
+    Some((plain, letters.next()?, letters.as_str()))
 }
 
 /// Writes bytes as base64 in quotation marks.

@@ -11,21 +11,20 @@ import sys
 import traceback
 import warnings
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logdex import __version__
 from logdex._core import CODECS, SCHEMES
 from logdex.cli.arguments import join_tiered, locate_urls, refuse_archive
-from logdex.cli.commands import browse, build, kafka, paths, replicate, seal, search, serve, stats
+from logdex.cli.commands import SUMMARIES
 from logdex.cli.output import complain
 from logdex.errors import DamageWarning, LogdexError, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
-
-COMMANDS = (paths, search, browse, build, seal, stats, serve, replicate, kafka)
 
 _WRONG = 2
 
@@ -84,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str]) -> int:
     try:
-        arguments = parser().parse_args(_join_times(argv))
+        arguments = parser(argv).parse_args(_join_times(argv))
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else _WRONG
     # What a read passes over is logged already. Here it only counts.
@@ -122,7 +121,7 @@ class _Printed(argparse.Action):
     """Prints what another package makes of the parsers, and exits."""
 
     def __call__(self, parser: argparse.ArgumentParser, _: object, value: Any, option: str | None = None) -> None:  # noqa: ANN401 -- as argparse has it
-        text = _completion(parser, value) if value else _man_page(parser)
+        text = _completion(value) if value else _man_page()
         if text is None:
             needed = "shtab" if value else "argparse-manpage"
             parser.error(f"{option} needs {needed}: pip install {needed}")
@@ -130,19 +129,20 @@ class _Printed(argparse.Action):
         parser.exit()
 
 
-def _completion(root: argparse.ArgumentParser, shell: str) -> str | None:
+def _completion(shell: str) -> str | None:
     try:
         import shtab  # noqa: PLC0415 -- optional
     except ImportError:
         return None
-    return str(shtab.complete(root, shell))
+    return str(shtab.complete(parser(), shell))
 
 
-def _man_page(root: argparse.ArgumentParser) -> str | None:
+def _man_page() -> str | None:
     try:
         from argparse_manpage.manpage import Manpage  # noqa: PLC0415 -- optional
     except ImportError:
         return None
+    root = parser()
     root.man_short_description = "find, read, check and repair messages in the files of RocketMQ and Kafka"  # type: ignore[attr-defined]
     return str(Manpage(root, format="pretty"))
 
@@ -152,8 +152,11 @@ class _Parser(argparse.ArgumentParser):
         super().error(printable(message))
 
 
-def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
+def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
+    """Return the parser of the command line; for the words of one command, a parser that knows the options of no other.
+
+    To import the modules of all commands takes longer than most commands.
+    """
     layout = argparse.RawDescriptionHelpFormatter
     root = _Parser("logdex", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=layout)
     root.add_argument("--version", action="version", version=_VERSION, help="print version, codecs and stores; exit")
@@ -162,9 +165,19 @@ def parser() -> argparse.ArgumentParser:
     page = "print a page for man, which needs argparse-manpage; exit"
     root.add_argument("--print-man-page", action=_Printed, nargs=0, help=page)
     subparsers = root.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in COMMANDS:
-        command.add_parsers(subparsers)
+    called = _called(words)
+    for module, summaries in SUMMARIES.items():
+        if words is None or called in summaries:
+            import_module(f"logdex.cli.commands.{module}").add_parsers(subparsers)
+            continue
+        for name, summary in summaries.items():
+            subparsers.add_parser(name, help=summary)
     return root
+
+
+def _called(words: Sequence[str] | None) -> str | None:
+    """Return the name of the command: no option before it has a value."""
+    return next((word for word in words or () if not word.startswith("-")), None)
 
 
 def _join_times(argv: Sequence[str]) -> list[str]:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, get_args
 
 from logdex import _core
 from logdex._types import Isolation
-from logdex.kafka.tiered import join, join_log_dir
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -77,6 +76,8 @@ def join_tiered(arguments: argparse.Namespace) -> None:
     name = "path" if hasattr(arguments, "path") else "store"
     path, keys = _core.locate(getattr(arguments, name)), dict(arguments.tiered_key)
     alone = arguments.tiered is None
+    from logdex.kafka.tiered import join, join_log_dir  # noqa: PLC0415 -- for these options alone
+
     joined = join_log_dir(None, path, keys, None) if alone else join(path, arguments.tiered, keys, None)
     setattr(arguments, name, joined)
 

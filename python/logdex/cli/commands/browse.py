@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from logdex.cli.arguments import add_source, command, open_options, port
+from logdex.cli.commands import SUMMARIES
 from logdex.cli.output import say, say_json
 from logdex.errors import LogdexError
 
@@ -25,7 +26,7 @@ Nothing is changed, and nothing is loaded from elsewhere. It serves on 127.0.0.1
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the command."""
-    parser = command(subparsers, "browse", "look at a store in a browser", _DETAILS, browse)
+    parser = command(subparsers, "browse", SUMMARIES["browse"]["browse"], _DETAILS, browse)
     add_source(parser, "path", "a store, an index directory, or a Kafka log directory")
     parser.add_argument("--port", type=port, metavar="N", help="on 127.0.0.1 (default: 8417 if it is free, else any)")
     parser.add_argument("--no-open", action="store_true", help="print the address, and open no browser")

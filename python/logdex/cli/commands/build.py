@@ -19,7 +19,7 @@ from logdex.cli.arguments import (
     settle_times,
     word,
 )
-from logdex.cli.commands import kafka
+from logdex.cli.commands import SUMMARIES, kafka
 from logdex.cli.output import Progress, complain, counts_text, say, say_built, say_json, say_report
 from logdex.cli.sources import nothing_matches
 from logdex.errors import CorruptFileError
@@ -82,7 +82,7 @@ _NO_CHANGE = ("log_bytes", "messages_dispatched")
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the commands."""
-    parser = command(subparsers, "build-index", "build index files from the commit log", _BUILD_INDEX, build_index)
+    parser = command(subparsers, "build-index", SUMMARIES["build"]["build-index"], _BUILD_INDEX, build_index)
     parser.add_argument("store", metavar="STORE", help=_STORE)
     parser.add_argument("directory", metavar="DIR", help=_TARGET)
     add_options(parser, "--commit-log")
@@ -97,19 +97,17 @@ def add_parsers(subparsers: Subparsers) -> None:
     topic = "Kafka: only this topic; may be repeated"
     parser.add_argument("--topic", type=word, action="append", metavar="T", help=topic)
     parser.add_argument("--header", type=word, metavar="NAME", help="Kafka: index the values of this header, too")
-    parser = command(
-        subparsers, "build-queues", "build consume queues from the commit log", _BUILD_QUEUES, build_queues
-    )
+    parser = command(subparsers, "build-queues", SUMMARIES["build"]["build-queues"], _BUILD_QUEUES, build_queues)
     add_source(parser, "store", _STORE)
     parser.add_argument("directory", metavar="DIR", help=_TARGET)
-    parser = command(subparsers, "copy", "copy messages into a new store, which a broker loads", _COPY, copy)
+    parser = command(subparsers, "copy", SUMMARIES["build"]["copy"], _COPY, copy)
     add_source(parser, "store", _STORE)
     parser.add_argument("directory", metavar="DIR", help="the new store; created if it is missing")
     parser.add_argument("--topic", type=word, metavar="T", help="only this topic")
     add_options(parser, *TIMES, "--zone")
     release = "the broker's release that loads DIR; 4.9.3 (the default) refuses what only later ones take"
     parser.add_argument("--compat", choices=get_args(Compat), help=release)
-    parser = command(subparsers, "recover", "repair a store after a crash, in place", _RECOVER, recover)
+    parser = command(subparsers, "recover", SUMMARIES["build"]["recover"], _RECOVER, recover)
     parser.add_argument("store", metavar="STORE", help="the store; its broker must be stopped")
     parser.add_argument("--truncate", action="store_true", help="truncate at damage, even if valid messages follow")
     parser.add_argument("--dry-run", action="store_true", help="say what would be truncated; change nothing")

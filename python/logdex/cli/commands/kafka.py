@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from logdex._core import dump_file, locate
 from logdex.cli.arguments import TIERED, TIMES, add_options, command, count, int32, raw_bytes, settle_times, word
+from logdex.cli.commands import SUMMARIES
 from logdex.cli.output import Progress, complain, say, say_json, say_lines, say_report, say_rows
 from logdex.cli.sources import nothing_matches, open_first
 from logdex.cli.sources.kafka import files_to_dump, open_part, open_source
@@ -71,7 +72,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     """Add the command and its subcommands."""
     parser = subparsers.add_parser(
         "kafka",
-        help="segments and indexes of Kafka: dump, find, verify, rebuild-index, build-index",
+        help=SUMMARIES["kafka"]["kafka"],
         description=_KAFKA,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

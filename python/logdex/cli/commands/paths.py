@@ -21,6 +21,7 @@ from logdex.cli.arguments import (
     settle_times,
     word,
 )
+from logdex.cli.commands import SUMMARIES
 from logdex.cli.output import (
     SHOWN_FAULTS,
     Progress,
@@ -116,28 +117,28 @@ in body_base64. README.md lists the columns. The file gets its name only when it
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the commands."""
-    parser = command(subparsers, "info", "describe the store, log or index at a path", _INFO, info)
+    parser = command(subparsers, "info", SUMMARIES["paths"]["info"], _INFO, info)
     add_source(parser, "path", _PATH)
     add_options(parser, "--sealed")
-    parser = command(subparsers, "verify", "check every byte that has a meaning", _VERIFY, verify)
+    parser = command(subparsers, "verify", SUMMARIES["paths"]["verify"], _VERIFY, verify)
     add_source(parser, "path", _PATH)
     add_options(parser, "--sealed")
     faults = f"print at most N kinds of faults in files (default: {SHOWN_FAULTS}); --json prints every fault"
     parser.add_argument("--limit", type=count, default=SHOWN_FAULTS, metavar="N", help=faults)
-    parser = command(subparsers, "du", "count messages and bytes by topic, queue or day", _DU, du)
+    parser = command(subparsers, "du", SUMMARIES["paths"]["du"], _DU, du)
     add_source(parser, "path", "a store, or a Kafka log directory")
     by = "what to add up (default: topic); days are in UTC"
     parser.add_argument("--by", choices=get_args(By), default="topic", help=by)
-    parser = command(subparsers, "groups", "how far consumer groups have read", _GROUPS, groups)
+    parser = command(subparsers, "groups", SUMMARIES["paths"]["groups"], _GROUPS, groups)
     parser.add_argument("path", metavar="PATH", help="a store, or a Kafka log directory")
     parser.add_argument("group", metavar="GROUP", nargs="?", type=word, help="only this group")
     add_options(parser, *OPEN)
-    parser = command(subparsers, "cat", "print messages", _CAT, cat)
+    parser = command(subparsers, "cat", SUMMARIES["paths"]["cat"], _CAT, cat)
     parser.add_argument("path", metavar="STORE", help=_STORE)
     add_options(parser, *FILTERS, *OPEN, "--body")
     parser.add_argument("--tail", type=count, metavar="N", help="only the last N rows; of Kafka, of each partition")
     parser.add_argument("--follow", action="store_true", help="then wait for new rows, until Ctrl-C")
-    parser = command(subparsers, "export", "write messages into a Parquet, JSON or CSV file", _EXPORT, export)
+    parser = command(subparsers, "export", SUMMARIES["paths"]["export"], _EXPORT, export)
     parser.add_argument("path", metavar="STORE", help=_STORE)
     target = ".parquet, .json, .jsonl or .csv, and must not exist; - prints JSON lines"
     parser.add_argument("file", metavar="FILE", help=target)

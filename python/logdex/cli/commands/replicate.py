@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from logdex.cli.arguments import command
+from logdex.cli.commands import SUMMARIES
 from logdex.cli.output import Progress, complain, counts_text, say, say_report
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _INTERRUPTED = 130
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the command."""
-    parser = command(subparsers, "replicate", "copy the store of a running broker, and follow it", _DETAILS, run)
+    parser = command(subparsers, "replicate", SUMMARIES["replicate"]["replicate"], _DETAILS, run)
     parser.add_argument("master", metavar="HOST:PORT", help="where the broker listens")
     parser.add_argument("directory", metavar="DIR", help="the copy; created if it is missing")
     parser.add_argument("--once", action="store_true", help="end when DIR has all that the broker had at the start")

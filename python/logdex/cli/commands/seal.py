@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from logdex._core import locate, sealed_directory
 from logdex.cli.arguments import add_source, command, open_options, word
+from logdex.cli.commands import SUMMARIES
 from logdex.cli.output import Progress, say_built
 from logdex.kafka import LogDir
 from logdex.rocketmq import MessageStore
@@ -33,7 +34,7 @@ A broker does not start if `_logdex` is in its log directory, so --out is needed
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the command."""
-    parser = command(subparsers, "seal", "make searches cost one read", _SEAL, seal)
+    parser = command(subparsers, "seal", SUMMARIES["seal"]["seal"], _SEAL, seal)
     add_source(parser, "store", "the store, or a Kafka log directory")
     parser.add_argument("--out", metavar="DIR_OR_URL", help="where to write `_logdex` (default: into the store)")
     parser.add_argument("--header", type=word, metavar="NAME", help="Kafka: seal the values of this header, too")

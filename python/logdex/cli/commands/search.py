@@ -9,7 +9,7 @@ from arro3.core import RecordBatchReader
 
 from logdex._core import distinct, locate, time_text
 from logdex.cli.arguments import TIMES, add_options, add_source, command, count, open_options, settle_times, word
-from logdex.cli.commands import kafka
+from logdex.cli.commands import SUMMARIES, kafka
 from logdex.cli.output import (
     BOLD,
     Progress,
@@ -73,7 +73,7 @@ _SCANS: dict[str, Scan] = {"auto": "auto", "all": True, "none": False}
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the commands."""
-    parser = command(subparsers, "find", "find messages by key, the newest first", _FIND, find)
+    parser = command(subparsers, "find", SUMMARIES["search"]["find"], _FIND, find)
     add_source(parser, "store", _FOUND_IN)
     parser.add_argument("topic", type=word, metavar="TOPIC", help="the topic; '*' for any")
     parser.add_argument("key", type=word, metavar="KEY", help=_KEY)
@@ -87,7 +87,7 @@ def add_parsers(subparsers: Subparsers) -> None:
         help="how much of the log without an index to scan: up to 1 GiB, all, none",
     )
     add_options(parser, "--index", "--header", "--sealed")
-    parser = command(subparsers, "explain", "explain why a key is found or not", _EXPLAIN, explain)
+    parser = command(subparsers, "explain", SUMMARIES["search"]["explain"], _EXPLAIN, explain)
     add_source(parser, "store", _FOUND_IN)
     parser.add_argument("topic", type=word, metavar="TOPIC", help="the topic")
     parser.add_argument("key", type=word, metavar="KEY", help="the key")

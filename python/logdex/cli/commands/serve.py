@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import signal
 import sys
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING, get_args
 
 from logdex._types import Compat
 from logdex.cli.arguments import add_source, command, open_options, port
+from logdex.cli.commands import SUMMARIES
 from logdex.cli.output import say, say_json
-from logdex.rocketmq import MessageStore, StoreWriter
+from logdex.rocketmq import MessageStore, StoreWriter, serve
 
 if TYPE_CHECKING:
     import argparse
@@ -36,7 +38,7 @@ producer is answered.
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the command."""
-    parser = command(subparsers, "serve", "serve a store to RocketMQ's clients and tools", _DETAILS, run)
+    parser = command(subparsers, "serve", SUMMARIES["serve"]["serve"], _DETAILS, run)
     add_source(parser, "store", "the store")
     parser.add_argument("--bind", metavar="HOST", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=port, metavar="N", default=10911, help="port; 0: any free one (default: 10911)")
@@ -71,11 +73,6 @@ def add_parsers(subparsers: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until a signal comes."""
-    # They take longer to import than all other commands together.
-    import asyncio  # noqa: PLC0415
-
-    from logdex.rocketmq import serve  # noqa: PLC0415
-
     if arguments.tls_key and not arguments.tls_cert:
         raise ValueError("--tls-key: expected with --tls-cert")
     if arguments.request_log:
@@ -106,8 +103,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _serve(server: Server, arguments: argparse.Namespace) -> None:
-    import asyncio  # noqa: PLC0415
-
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)

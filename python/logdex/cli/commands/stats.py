@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from logdex import _core
 from logdex._core import time_text
 from logdex.cli.arguments import GEOMETRY, add_options, command
+from logdex.cli.commands import SUMMARIES
 from logdex.cli.output import Progress, say, say_json, table
 from logdex.cli.sources import open_first
 from logdex.cli.sources.rocketmq import open_index
@@ -31,7 +32,7 @@ _BLUE = "#2a6fb0"
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the command."""
-    parser = command(subparsers, "stats", "slot use, chain lengths and times of an index", _DETAILS, run)
+    parser = command(subparsers, "stats", SUMMARIES["stats"]["stats"], _DETAILS, run)
     parser.add_argument("index", metavar="INDEX", help="an index directory or file, or a store")
     add_options(parser, *GEOMETRY)
     parser.add_argument("--plot", metavar="FILE.png", help="write the three charts to a file (.png, .svg or .pdf)")
