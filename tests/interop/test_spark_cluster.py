@@ -17,6 +17,7 @@ import pytest
 import golden
 import golden_kafka
 import object_store
+import store_answers
 from logdex._core import locate, read_file
 from logdex.kafka import LogDir, build_key_index
 from logdex.rocketmq import IndexService, MessageStore
@@ -49,11 +50,12 @@ def local_answers(store: Path, logs: Path, directory: Path, asked: list[tuple[st
             "built_candidates": candidates,
             "files": files,
             "log_files": len(opened.commit_log.files),
+            "sealed": opened.seal(directory / "sealed").checked,
         }
 
 
 @pytest.mark.timeout(2 * _SECONDS)
-def test_a_cluster_without_a_shared_disk_reads_finds_and_builds(tmp_path: Path) -> None:
+def test_a_cluster_without_a_shared_disk_reads_finds_builds_and_seals(tmp_path: Path) -> None:
     here = tmp_path / "here"
     store, logs = golden.unpack("rolled", here / "store"), golden_kafka.unpack("codecs", here / "logs")
     messages = golden.rows("rolled", "messages")
@@ -61,6 +63,9 @@ def test_a_cluster_without_a_shared_disk_reads_finds_and_builds(tmp_path: Path) 
     topic = messages[0]["topic"]
     expected = local_answers(store, logs, here, asked, topic)
     index = [path.read_bytes() for path in sorted((here / "index").iterdir())]
+    sealed_rows = store_answers.sealed_rows(here / "sealed" / "_logdex")
+    # Sealing needs a directory that all workers see.
+    shared = golden.unpack("rolled", tmp_path / "shared")
     with object_store.serve() as server:
         out = f"s3://{object_store.BUCKET}/out"
         given = {
@@ -71,8 +76,9 @@ def test_a_cluster_without_a_shared_disk_reads_finds_and_builds(tmp_path: Path) 
             "keys": asked,
             "topic": topic,
             "events": f"file:{tmp_path / 'events'}",
+            "seal": [str(shared), str(tmp_path / "sealed")],
         }
-        # Nothing but the bucket is left.
+        # Nothing but the bucket and the store that is sealed is left.
         shutil.rmtree(here)
         (tmp_path / "events").mkdir()
         (tmp_path / "driver").mkdir()
@@ -100,8 +106,13 @@ def test_a_cluster_without_a_shared_disk_reads_finds_and_builds(tmp_path: Path) 
         "index_files": expected.pop("files"),
         "reserved_bytes": sum(map(len, index)),
     }
+    sealed, local = answers.pop("sealed"), expected.pop("sealed")
+    # Another writer, other bytes.
+    assert {**sealed, "key_bytes": 0} == {**local, "key_bytes": 0}
     assert answers == expected
     assert built == index
+    assert store_answers.sealed_rows(tmp_path / "sealed" / "_logdex").to_pylist() == sealed_rows.to_pylist()
+    assert len(sealed_rows) > 3000
     assert len(answers["found"]) > 50
     # Logs of master, workers, tasks and driver, and what Spark keeps of plans and settings.
     said = [program.stdout, program.stderr]

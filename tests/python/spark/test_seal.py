@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import store_answers
@@ -19,12 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def rows(directory: Path) -> pa.Table:
-    """Return the rows of a sealed index in the order of its files."""
-    catalog = pq.read_table(directory / "catalog.parquet").to_pylist()
-    return pa.concat_tables([pq.read_table(directory / row["path"]) for row in catalog if row["kind"] == "keys"])
-
-
 @pytest.mark.parametrize("case", ["rolled", "killed"])
 def test_the_rows_are_those_of_a_local_seal(
     spark: SparkSession, store: Callable[[str], Path], tmp_path: Path, case: str
@@ -36,7 +29,7 @@ def test_the_rows_are_those_of_a_local_seal(
         keys = store_answers.keys_of(pa.table(plain.messages()))[::5]
     assert report.findings == local.findings
     assert report.checked["entries"] == local.checked["entries"] > 1000
-    made, expected = rows(tmp_path / "spark" / "_logdex"), rows(tmp_path / "local" / "_logdex")
+    made, expected = (store_answers.sealed_rows(tmp_path / place / "_logdex") for place in ("spark", "local"))
     assert made.schema.equals(expected.schema)
     assert made.to_pylist() == expected.to_pylist()
     assert not [path for path in (tmp_path / "spark/_logdex/keys").iterdir() if path.is_dir()]

@@ -8,10 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyarrow import parquet
 
 from logdex import DamageWarning, kafka
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from logdex.kafka import LogDir
     from logdex.rocketmq import MessageStore
 
@@ -32,6 +35,12 @@ def keys_of(messages: pa.Table) -> list[tuple[str, str]]:
             if key:
                 found[topic, key] = None
     return list(found)
+
+
+def sealed_rows(directory: Path) -> pa.Table:
+    """Return the rows of a sealed index in the order of its files."""
+    catalog = parquet.read_table(directory / "catalog.parquet").to_pylist()
+    return pa.concat_tables([parquet.read_table(directory / row["path"]) for row in catalog if row["kind"] == "keys"])
 
 
 def of_store(store: MessageStore) -> Answers:
