@@ -90,14 +90,15 @@ impl Status {
     }
 }
 
-/// Reads a small file whole. Remote directories are listed at the same time.
+/// Reads a small file whole, and describes it. Remote directories are listed at the same time.
 ///
 /// # Errors
 /// `NotFound`; `InvalidData` for more than `most` bytes; the system's error, with the path.
-pub fn read_whole(path: &Path, most: u64, directories: &[PathBuf]) -> Result<Bytes> {
+pub fn read_whole(path: &Path, most: u64, directories: &[PathBuf]) -> Result<(Status, Bytes)> {
     if is_remote(path) {
-        return remote::read_whole(path, most, directories).map(|(_, bytes)| bytes);
+        return remote::read_whole(path, most, directories).map(|(found, bytes)| (found.into(), bytes));
     }
+    let found = status(path)?;
     let file = FileSource::open(path, Access::Pread)?;
     if file.len() > most {
         let text = format!("expected at most {most} bytes, found {}", file.len());
@@ -105,7 +106,7 @@ pub fn read_whole(path: &Path, most: u64, directories: &[PathBuf]) -> Result<Byt
     }
     let mut bytes = vec![0; usize::try_from(file.len()).unwrap_or(usize::MAX)];
     file.read_exact_at(&mut bytes, 0).map_err(|e| Error::io(path, e))?;
-    Ok(bytes.into())
+    Ok((found, bytes.into()))
 }
 
 /// Writes a file whole, in place of the one of this name, and describes it. After a crash there is the old file or the new one.

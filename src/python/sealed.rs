@@ -3,24 +3,29 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, Int64Type, TimestampMillisecondType};
 use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, TimestampMillisecondArray};
+use arrow_schema::{DataType, TimeUnit};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3_arrow::PyRecordBatch;
 
 use super::commit_log::PyCommitLog;
+use super::convert;
 use super::index_file::PyIndexFile;
 use super::keys::{self, list_array};
 use super::location::{self, PyPath};
 use super::report;
 use super::time;
 use crate::hash_index::IndexFile;
-use crate::hash_index::sealed::{NO_TIME, place};
+use crate::hash_index::sealed::{Layout, NO_TIME, Row, place};
 use crate::rocketmq::seal::{self, SealedStore, Sealing, Standing};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(sealed_directory, m)?)?;
     m.add_function(wrap_pyfunction!(sealed_rows, m)?)?;
+    m.add_function(wrap_pyfunction!(write_sealed_keys, m)?)?;
     m.add_class::<PyStoreSealing>()?;
     m.add_class::<PySealedStore>()?;
     m.add_class::<PySealedFiles>()
@@ -176,6 +181,53 @@ fn sealed_rows<'py>(
     ];
     let batch = RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true)));
     PyRecordBatch::new(batch.map_err(|e| PyValueError::new_err(e.to_string()))?).into_arro3(py)
+}
+
+/// Write sorted rows of a store as one file of keys.
+///
+/// Args:
+///     path: The file: a local path or an object.
+///     batches: An iterator of Arrow record batches of key_hash (int32), phy_offset (int64) and store_timestamp (a timestamp in
+///         UTC), in the order of a sealed index. They have to fit in memory.
+///
+/// Returns:
+///     The number of rows. Without any no file is written.
+///
+/// Raises:
+///     ValueError: Another column.
+///     OSError: The system refuses.
+#[pyfunction]
+fn write_sealed_keys(
+    py: Python<'_>,
+    #[pyo3(from_py_with = location::path)] path: PathBuf,
+    batches: &Bound<'_, PyAny>,
+) -> PyResult<u64> {
+    let mut rows = Vec::new();
+    for batch in batches.try_iter()? {
+        let batch: PyRecordBatch = batch?.extract()?;
+        py.detach(|| append_rows(&batch.into_inner(), &mut rows))?;
+    }
+    Ok(py.detach(|| place::write_sorted(&path, &Layout::OneLog, rows))?)
+}
+
+fn append_rows(batch: &RecordBatch, rows: &mut Vec<Row>) -> PyResult<()> {
+    let column = |name: &str, kind: &DataType| {
+        let found = batch.column_by_name(name).ok_or_else(|| PyValueError::new_err(format!("no column {name}")))?;
+        convert::cast(found, kind, name)
+    };
+    let hashes = column("key_hash", &DataType::Int32)?;
+    let offsets = column("phy_offset", &DataType::Int64)?;
+    let times = column("store_timestamp", &DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into())))?;
+    let hashes = hashes.as_primitive::<Int32Type>().values();
+    let offsets = offsets.as_primitive::<Int64Type>().values();
+    let times = times.as_primitive::<TimestampMillisecondType>().iter();
+    rows.extend(hashes.iter().zip(offsets).zip(times).map(|((key_hash, offset), time)| Row {
+        key_hash: *key_hash,
+        part: 0,
+        offset: *offset,
+        time: time.unwrap_or(NO_TIME),
+    }));
+    Ok(())
 }
 
 /// The index files that a sealed index stands for, as they are now.

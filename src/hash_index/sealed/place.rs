@@ -6,11 +6,9 @@
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use bytes::Bytes;
-
 use super::catalog::{Catalog, KeysFile, StoreFile};
 use super::keys_file;
-use super::rows::Rows;
+use super::rows::{Row, Rows};
 use crate::error::{Error, Result};
 use crate::hash_index::sealed::Layout;
 use crate::io::remote::is_remote;
@@ -96,7 +94,7 @@ pub fn name_of_now() -> String {
 /// `NotFound`; `Corrupt` if it is none; the system's error, with the path.
 pub fn read_catalog(directory: &Path, beside: &[PathBuf]) -> Result<Catalog> {
     let path = directory.join(CATALOG);
-    let bytes = storage::read_whole(&path, MOST_CATALOG_BYTES, beside)?;
+    let (_, bytes) = storage::read_whole(&path, MOST_CATALOG_BYTES, beside)?;
     Catalog::decode(&path, bytes)
 }
 
@@ -115,6 +113,19 @@ pub fn write_keys(directory: &Path, name: &str, layout: &Layout, rows: Rows, thr
     })
 }
 
+/// Writes rows, which are sorted, as one file, and returns their number. Without rows no file is written.
+///
+/// # Errors
+/// The system's error, with the path.
+pub fn write_sorted(path: &Path, layout: &Layout, rows: Vec<Row>) -> Result<u64> {
+    let count = rows.len() as u64;
+    if count > 0 {
+        let (bytes, _) = keys_file::encode(layout, &mut std::iter::once(Ok(rows)))?;
+        storage::put_whole(path, bytes.into())?;
+    }
+    Ok(count)
+}
+
 /// Describes files of keys that another program wrote.
 ///
 /// # Errors
@@ -123,8 +134,8 @@ pub fn describe_keys(directory: &Path, layout: &Layout, names: &[String]) -> Res
     let describe = |name: &String| -> Result<KeysFile> {
         let path = format!("{KEYS}/{name}");
         let place = directory.join(&path);
-        let bytes: Bytes = storage::read_whole(&place, u64::MAX, &[])?;
-        let status = storage::status(&place)?;
+        // What was listed before does not have it.
+        let (status, bytes) = storage::read_whole(&place, u64::MAX, &[])?;
         let groups = keys_file::groups(&place, layout, &bytes)?;
         let size = i64::try_from(bytes.len()).unwrap_or(i64::MAX);
         Ok(KeysFile { path, size, etag: status.etag().map(str::to_owned), groups })

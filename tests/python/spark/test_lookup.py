@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -236,3 +237,28 @@ def test_missing_column_is_named(spark: SparkSession, shared_store: Callable[[st
         ls.lookup(asked, shared_store("basic") / "index")
     with pytest.raises(ValueError, match="missing key"):
         ls.find(asked, shared_store("basic"))
+
+
+def test_find_uses_the_sealed_index_of_a_store(spark: SparkSession, store: Callable[[str], Path]) -> None:
+    root = store("rolled")
+    with MessageStore.open(root) as plain:
+        plain.seal()
+        files = plain.index.files if plain.index else []
+        slots, entries = files[0].hash_slots, files[0].max_entries
+        asked = some("rolled")
+        expected = Counter(
+            (topic, key, message.phy_offset) for topic, key in asked for message in plain.find(topic, key)
+        )
+    assert len(expected) > 100
+    # Without its slots an index file finds nothing; length, time and header are as they were.
+    for file in (root / "index").iterdir():
+        status = file.stat()
+        content = file.read_bytes()
+        file.write_bytes(content[:40] + bytes(4 * slots) + content[40 + 4 * slots :])
+        os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    found = ls.find(frame(spark, asked), root, hash_slots=slots, max_entries=entries, scan=False).collect()
+    assert Counter((row.query_topic, row.query_key, row.phy_offset) for row in found) == expected
+    with MessageStore.open(root, hash_slots=slots, max_entries=entries) as sealed:
+        assert sealed.sealed is not None
+    with MessageStore.open(root, hash_slots=slots, max_entries=entries, sealed="never") as plain:
+        assert not any(plain.find(*each, scan=False) for each in asked[::20])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
+import object_store
 import store_answers
 from logdex import spark as ls
+from logdex._core import StoreSealing, list_remote, locate, read_file
 from logdex.rocketmq import MessageStore
 
 if TYPE_CHECKING:
@@ -41,3 +44,67 @@ def test_the_rows_are_those_of_a_local_seal(
         columns = [list(column) for column in zip(*keys, strict=True)]
         assert pa.table(sealed.find_batch(*columns)).to_pylist() == pa.table(plain.find_batch(*columns)).to_pylist()
         assert sealed.verify().ok == plain.verify().ok
+
+
+@pytest.mark.parametrize("is_remote", [False, True])
+def test_the_index_may_be_in_a_bucket(
+    spark: SparkSession, server: object_store.ObjectStore, store: Callable[[str], Path], tmp_path: Path, is_remote: bool
+) -> None:
+    root = object_store.whole_seconds(store("rolled"))
+    url = server.put("spark-seal", root)
+    out = f"s3://{object_store.BUCKET}/spark-sealed-{is_remote}"
+    options = server.options
+    place = url if is_remote else str(root)
+    ls.seal(spark, place, out, storage_options=options)
+    report = ls.seal(spark, place, out, storage_options=options)
+    with MessageStore.open(root) as plain:
+        local = plain.seal(tmp_path / "local")
+        keys = store_answers.keys_of(pa.table(plain.messages()))[::7]
+    assert report.ok
+    assert report.checked["entries"] == local.checked["entries"] > 1000
+    # The job before left nothing, and tasks no attempt.
+    names = [path for path, _ in list_remote(locate(f"{out}/_logdex/keys", options))]
+    assert len(names) == report.checked["key_files"] == 1
+    columns = [list(column) for column in zip(*keys, strict=True)]
+    with (
+        MessageStore.open(root, sealed="never") as plain,
+        MessageStore.open(
+            url if is_remote else root, sealed=out, storage_options=options if is_remote else None
+        ) as sealed,
+    ):
+        assert f"{report.checked['entries']:,} entries" in str(sealed.sealed)
+        assert pa.table(sealed.find_batch(*columns)).to_pylist() == pa.table(plain.find_batch(*columns)).to_pylist()
+        assert sealed.verify().kinds.get("sealed-row") is None
+    content = read_file(names[0])
+    assert content == next((tmp_path / "local/_logdex/keys").iterdir()).read_bytes()
+
+
+def test_a_job_that_fails_leaves_the_index_of_before(
+    spark: SparkSession,
+    server: object_store.ObjectStore,
+    store: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    root = object_store.whole_seconds(store("basic"))
+    out = f"s3://{object_store.BUCKET}/spark-seal-fails"
+    ls.seal(spark, str(root), out, storage_options=server.options)
+    keys = locate(f"{out}/_logdex/keys", server.options)
+    before = [path for path, _ in list_remote(keys)]
+
+    class Failing:
+        def __init__(self, *arguments: object) -> None:
+            self._sealing = StoreSealing(*arguments)  # type: ignore[arg-type]
+
+        def describe_index_file(self, *arguments: object) -> bool:
+            return self._sealing.describe_index_file(*arguments)  # type: ignore[arg-type]
+
+        def finish_with(self, *_: object) -> None:
+            assert len(list_remote(locate(keys))) == 2
+            raise OSError("the network is gone")
+
+    monkeypatch.setattr(import_module("logdex.spark.seal"), "StoreSealing", Failing)
+    with pytest.raises(OSError, match="the network is gone"):
+        ls.seal(spark, str(root), out, storage_options=server.options)
+    assert [path for path, _ in list_remote(locate(keys))] == before
+    with MessageStore.open(root, sealed=out) as sealed:
+        assert "index files" in str(sealed.sealed)
