@@ -185,6 +185,7 @@ def measure(root: Path, records: int, rounds: int, *, spark: bool) -> None:
     print(
         f"find, warm, in an open log directory: median of {len(times) - 1} {statistics.median(times[1:]) * 1e3:.2f} ms"
     )
+    measure_sealed(root, wanted)
     times = []
     for offset in wanted[: 1 + min(rounds, 20)]:
         took, found = seconds(lambda offset=offset: find(root, TOPIC, f"{offset:016x}"))  # type: ignore[misc]
@@ -196,6 +197,25 @@ def measure(root: Path, records: int, rounds: int, *, spark: bool) -> None:
     )
     if spark:
         measure_spark(root, end, size, begin, rounds)
+
+
+def measure_sealed(root: Path, wanted: list[int]) -> None:
+    """Measure sealing, and searches in the sealed index."""
+    out = root.with_name(f"{root.name}-sealed")
+    with LogDir.open(root) as logs:
+        took, report = seconds(lambda: logs.seal(out))
+    entries, held = report.checked["entries"], report.checked["key_bytes"]
+    print(f"seal: {entries / took / 1e6:.2f} M keys/s ({took:.1f} s), {held / entries:.1f} bytes a key")
+    forget(root, out)
+    times = []
+    with LogDir.open(root, sealed=out) as logs:
+        for offset in wanted:
+            took, found = seconds(partial(find, logs, TOPIC, f"{offset:016x}"))
+            assert [record.offset for record in found] == [offset]
+            assert found.scanned_offsets == 0
+            times.append(took)
+    warm = statistics.median(times[1:])
+    print(f"find, sealed: cold {times[0] * 1e3:.1f} ms, then a median of {len(times) - 1} {warm * 1e3:.2f} ms")
 
 
 def measure_spark(root: Path, records: int, size: int, begin: int, rounds: int) -> None:
