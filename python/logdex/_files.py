@@ -97,6 +97,8 @@ class RemotePath(PurePosixPath):
         return hash(os.fspath(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if os.fspath(self).startswith("filesystem:"):
+            raise TypeError(f"{self}: a path of filesystem= is not pickled; open it in each process")
         return _core.locate, (os.fspath(self), _core.storage_options(self))
 
     def stat(self) -> os.stat_result:

@@ -13,6 +13,7 @@ use pyo3_arrow::{PyRecordBatch, PySchema};
 use super::checkpoint::PyStoreCheckpoint;
 use super::closable::Closable;
 use super::convert;
+use super::file_system;
 use super::integer;
 use super::location::{self, PyPath, python_paths};
 use super::message_filter::PyMessageFilter;
@@ -209,11 +210,12 @@ impl PyCommitLog {
     ///     compat: Nothing after the end of the log is a message; "4.9.3" accepts frames of version 1 only.
     ///     max_body_bytes: A body that decompresses to more is null, with the reason in `body_error`. At most 2000000000.
     ///     storage_options: Options of the store of a URL, by the names of the object_store crate.
+    ///     filesystem: See `MessageStore.open`.
     ///
     /// Raises:
     ///     OSError: The directory cannot be read.
     #[staticmethod]
-    #[pyo3(signature = (directory, *, access="auto", compat=None, max_body_bytes=67_108_864, storage_options=None))]
+    #[pyo3(signature = (directory, *, access="auto", compat=None, max_body_bytes=67_108_864, storage_options=None, filesystem=None))]
     fn open(
         py: Python<'_>,
         directory: PathBuf,
@@ -221,7 +223,9 @@ impl PyCommitLog {
         compat: Option<&str>,
         #[pyo3(from_py_with = integer::max_body_bytes)] max_body_bytes: i64,
         storage_options: Option<BTreeMap<String, String>>,
+        filesystem: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
+        let directory = file_system::in_file_system(directory, filesystem)?;
         let directory = location::located_all(&directory, storage_options)?;
         _open_commit_log(py, directory, Settings(access.to_owned(), compat.map(str::to_owned), max_body_bytes))
     }
@@ -249,7 +253,7 @@ impl PyCommitLog {
         }
         let files = files.into_iter().map(|(name, content)| (name, content.into()));
         let files = Arc::new(MemoryFiles::keep(files)?);
-        let opened = Self::open(py, files.path(""), "auto", compat, max_body_bytes, None)?;
+        let opened = Self::open(py, files.path(""), "auto", compat, max_body_bytes, None, None)?;
         Ok(Self { log: opened.log.reading(Some(files)), ..opened })
     }
 

@@ -16,6 +16,7 @@ mod entry_batches;
 mod entry_rows;
 mod entry_table;
 mod errors;
+mod file_system;
 mod given_batches;
 mod hash_index;
 mod index_cross_check;
@@ -58,6 +59,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     index_file::register(m)?;
     planned_log::register(m)?;
     location::register(m)?;
+    file_system::register(m)?;
     prepared_file::register(m)?;
     checkpoint::register(m)?;
     commit_log::register(m)?;

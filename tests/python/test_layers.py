@@ -26,7 +26,7 @@ PACKAGE = HOME / "python" / "logdex"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # Each layer may import itself and the layers named here. A module directly in the package is a layer of one file.
-BASE = {"_core", "_files", "_types", "errors", "groups", "notebook", "report", "usage"}
+BASE = {"_core", "_files", "_filesystem", "_types", "errors", "groups", "notebook", "report", "usage"}
 LAYERS = {
     "errors": set(),
     "notebook": {"errors"},
@@ -35,6 +35,7 @@ LAYERS = {
     "usage": set(),
     "groups": set(),
     "_files": {"_core"},
+    "_filesystem": {"_core"},
     "_listener": set(),
     "arrow": {"_core", "_types"},
     "hash_index": BASE | {"arrow"},
@@ -63,6 +64,7 @@ OPTIONAL = {
 }
 # Commands that name the package they need.
 OPTIONAL_IN = {
+    "_filesystem.py": {"pyarrow"},
     "cli/__init__.py": {"shtab", "argparse_manpage"},
     "cli/commands/paths.py": {"pyarrow"},
     "cli/commands/stats.py": {"matplotlib"},

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from logdex import _core
 from logdex._files import Closing, existing_directory
+from logdex._filesystem import in_filesystem
 from logdex._types import Isolation, check_int64
 from logdex.kafka import checkpoint
 from logdex.kafka.files import MAX_OFFSET, TopicPartition, partition_of
@@ -70,6 +71,7 @@ class Log(Closing):
         storage_options: Mapping[str, str] | None = None,
         tiered: str | PathLike[str] | None = None,
         tiered_keys: Keys | None = None,
+        filesystem: object | None = None,
     ) -> Log:
         """Open a partition by its directory.
 
@@ -85,11 +87,14 @@ class Log(Closing):
             storage_options: Options of the store of a URL; see `MessageStore.open`.
             tiered: Where the broker's plugin for remote storage keeps the segments of the log directory; see `LogDir.open`.
             tiered_keys: Private keys of encrypted segments; see `LogDir.open`.
+            filesystem: See `MessageStore.open`.
 
         Raises:
             OSError: The directory or a segment cannot be read.
             ValueError: An option has another value.
         """
+        if filesystem is not None:
+            partition_dir = in_filesystem(partition_dir, filesystem, storage_options)
         path = existing_directory(partition_dir, "partition directory", storage_options)
         if tiered is not None:
             path = join_partition(path, tiered, tiered_keys, storage_options)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from logdex import _core
 from logdex._files import Closing, existing_directory
+from logdex._filesystem import in_filesystem
 from logdex._types import check_int64
 from logdex.errors import CorruptFileError
 from logdex.hash_index.sealed import check_sealed
@@ -73,6 +74,7 @@ class LogDir(Closing):
         tiered: str | PathLike[str] | None = None,
         tiered_keys: Keys | None = None,
         sealed: Sealed = "auto",
+        filesystem: object | None = None,
     ) -> LogDir:
         """Open a log directory; the options that are not described here are those of `Log.open`.
 
@@ -89,6 +91,7 @@ class LogDir(Closing):
                 for all.
             sealed: "auto" searches with the sealed index in the log directory if there is one (see `seal`), "never" with none.
                 Or the directory of one. It stands for the segments that are as they were; the others are read as before.
+            filesystem: See `MessageStore.open`.
 
         Raises:
             OSError: The directory cannot be read; nor a sealed index at the path that `sealed` is.
@@ -100,6 +103,8 @@ class LogDir(Closing):
         check_sealed(sealed)
         if compat is not None and sealed not in ("auto", "never"):
             raise ValueError(f"sealed={os.fspath(sealed)!r}: a sealed index has no broker's answers; leave out compat")
+        if filesystem is not None:
+            log_dir = in_filesystem(log_dir, filesystem, storage_options)
         path = existing_directory(log_dir, "Kafka log directory", storage_options)
         if Log.exists_at(path):
             raise ValueError(f"{path}: this is a partition's directory; its log directory is {path.absolute().parent}")

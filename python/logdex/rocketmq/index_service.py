@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from logdex import _core
 from logdex._core import CommitLog, StoreCheckpoint, broker_lock_holder, locate
+from logdex._filesystem import in_filesystem
 from logdex._types import Access, Compat, check_int64
 from logdex.arrow import INDEXED_COLUMNS, entry_batches, message_batches
 from logdex.errors import LockedError
@@ -89,6 +90,7 @@ class IndexService(IndexDirectory):
         compat: Compat | None = None,
         tags: bool = False,
         storage_options: Mapping[str, str] | None = None,
+        filesystem: object | None = None,
     ) -> Self:
         """Open an index directory.
 
@@ -107,6 +109,7 @@ class IndexService(IndexDirectory):
             compat: A broker's release, to answer as it does, faults included; None answers correctly.
             tags: Whether tags are indexed again from the log, if no indexed message has any.
             storage_options: Options of the store of a URL; see `MessageStore.open`.
+            filesystem: See `MessageStore.open`.
 
         Raises:
             FileNotFoundError: Mode "r" and the directory does not exist, or it holds something else than index files.
@@ -117,6 +120,9 @@ class IndexService(IndexDirectory):
         """
         if compat is not None and compat not in get_args(Compat):
             raise ValueError(f"compat must be None or one of {', '.join(get_args(Compat))}, not {compat!r}")
+        if filesystem is not None:
+            directory = in_filesystem(directory, filesystem, storage_options)
+            checkpoint = None if checkpoint is None else in_filesystem(checkpoint, filesystem)
         path = None if checkpoint is None else locate(checkpoint, storage_options)
         return cls._open(
             directory,

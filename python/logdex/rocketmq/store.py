@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from logdex._core import CommitLog, ThreadLock, locate, storage_options
 from logdex._files import Closing, RemotePath
+from logdex._filesystem import all_in_filesystem, in_filesystem
 from logdex._types import MAX_INT64, check_int64
 from logdex.hash_index.query import CLOCK_SLACK_MS, TimeRange, check_clock_slack
 from logdex.hash_index.sealed import check_sealed
@@ -90,6 +91,7 @@ class MessageStore(Closing):
         compat: Compat | None = None,
         sealed: Sealed = "auto",
         storage_options: Mapping[str, str] | None = None,
+        filesystem: object | None = None,
     ) -> MessageStore:
         """Open a store directory; every part but the log may be missing.
 
@@ -106,6 +108,9 @@ class MessageStore(Closing):
                 It stands for the index files that are as they were; the others are asked as before.
             storage_options: Options of the store of a URL, such as `aws_region`, by the names of the object_store crate; what
                 is not given comes from the environment.
+            filesystem: A file system of fsspec or `pyarrow.fs`, or a store of obstore, in which `root` and `commit_log` are
+                paths without a scheme; slower than a URL (docs/guides/bucket.md). The process keeps it, and nothing that is
+                opened with it is pickled.
 
         Raises:
             OSError: There is no store at `root`, or the system refuses; nor a sealed index at the path that `sealed` is.
@@ -119,8 +124,11 @@ class MessageStore(Closing):
         check_sealed(sealed)
         if compat is not None and sealed not in ("auto", "never"):
             raise ValueError(f"sealed={os.fspath(sealed)!r}: a sealed index has no broker's answers; leave out compat")
-        # A broker's answers, and other slots than the files have, are left to the index files.
-        is_searched = compat is None and hash_slots is None
+        if filesystem is not None:
+            root = in_filesystem(root, filesystem, storage_options)
+            commit_log = None if commit_log is None else all_in_filesystem(commit_log, filesystem)
+        # A broker's answers are left to the index files.
+        is_searched = compat is None
         place = locate(root, storage_options)
         # Of a remote store first, because this lists its directories with the same wait.
         is_remote = is_searched and isinstance(place, RemotePath)
@@ -128,6 +136,9 @@ class MessageStore(Closing):
         layout = find_layout(root, commit_log, storage_options, is_sealed=opened is not None)
         if is_searched and not is_remote:
             opened = open_store(sealed, layout.root)
+        if opened is not None and hash_slots is not None and opened.geometry != (hash_slots, max_entries):
+            # The index files say that these are not theirs.
+            opened = None
         options = {"hash_slots": hash_slots, "max_entries": max_entries, "clock_slack_ms": clock_slack_ms}
         store = cls(layout, {**options, "access": access, "compat": compat, "sealed": sealed})
         store._begin(opened)

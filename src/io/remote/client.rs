@@ -26,8 +26,8 @@ use object_store::{
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 
-use super::memory;
 use super::object::{Object, RemoteEntry};
+use super::process_stores;
 use super::roots::{self, Options};
 
 /// Requests in flight.
@@ -222,11 +222,9 @@ impl Client {
         let (root, url, options, key) =
             roots::resolve(path).ok_or_else(|| Failure::other("expected a URL in UTF-8"))?;
         let key = Key::parse(key).map_err(|e| Failure { kind: io::ErrorKind::InvalidInput, text: e.to_string() })?;
-        if memory::is_in_memory(&root) {
-            return memory::store(&root).map(|store| (store, key, options)).ok_or_else(|| Failure {
-                kind: io::ErrorKind::NotFound,
-                text: "expected bytes in memory, which are gone with their handle; they are not pickled".to_owned(),
-            });
+        if process_stores::is_own(&root) {
+            let none = |text: &str| Failure { kind: io::ErrorKind::NotFound, text: text.to_owned() };
+            return process_stores::store(&root).map(|store| (store, key, options)).map_err(none);
         }
         let mut stores = lock(&self.stores);
         let store = if let Some(store) = stores.get(&root) {

@@ -10,13 +10,17 @@
 //! - `blocks`: what was read, and what is read ahead
 //! - `file`: an open file
 //! - [`memory`]: files that are bytes in memory
+//! - [`file_system`]: file systems that callers bring
+//! - `process_stores`: both, by their roots
 //! - [`upload`]: objects that jobs write
 
 mod blocks;
 mod client;
 mod file;
+pub mod file_system;
 pub mod memory;
 mod object;
+mod process_stores;
 pub mod roots;
 pub mod upload;
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, LazyLock};
 
 use arc_swap::ArcSwap;
 
-use super::memory;
+use super::process_stores;
 use crate::error::{Error, Result};
 
 /// Options by name, sorted; the names are those of the `object_store` crate.
@@ -47,10 +47,14 @@ pub fn locate(url: &str, options: Option<&Options>) -> Result<PathBuf> {
         Some((scheme, mark)) => (scheme.to_ascii_lowercase(), Some(mark)),
         None => (scheme.to_ascii_lowercase(), None),
     };
-    if scheme == memory::SCHEME
-        && memory::store(&format!("{scheme}://{}", rest.split('/').next().unwrap_or(rest))).is_some()
-    {
+    let own = format!("{scheme}://{}", rest.split('/').next().unwrap_or(rest));
+    if process_stores::is_kept(&own) {
         return Ok(PathBuf::from(format!("{scheme}://{rest}")));
+    }
+    if scheme == process_stores::FILE_SYSTEM {
+        return Err(refused(
+            "expected a file system of this process; it is not pickled: open it again with filesystem=",
+        ));
     }
     if !SCHEMES.contains(&scheme.as_str()) {
         let known = SCHEMES.join(", ");
