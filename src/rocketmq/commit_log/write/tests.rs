@@ -573,8 +573,8 @@ fn a_batch_is_in_one_file() {
     let size = 91 + 200 + 1;
     let three = elements(&[&body, &body, &body], "");
     let batch = SentMessage { is_batch: true, ..sent("T", &three, &[]) };
-    let placed = writer.put_each(&[sent("T", &body, &[]), batch]).unwrap();
-    let places = |at: usize| placed.get(at).unwrap().as_ref().unwrap();
+    let put = writer.put_each(&[sent("T", &body, &[]), batch]).unwrap();
+    let places = |at: usize| put.get(at).unwrap().as_ref().unwrap();
     assert_eq!(places(0).iter().map(|place| place.phy_offset).collect::<Vec<_>>(), [0]);
     assert_eq!(
         places(1).iter().map(|place| (place.phy_offset, place.queue_offset)).collect::<Vec<_>>(),
@@ -617,9 +617,9 @@ fn a_put_that_is_refused_leaves_nothing_and_the_others_are_stored() {
         sent_batch(&four),
         sent("T", b"4", &[("TAGS", "x"), ("KEYS", "k")]),
     ];
-    let placed = writer.put_each(&puts).unwrap();
-    assert_eq!(placed.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, false, false, true]);
-    let last = placed.last().unwrap().as_ref().unwrap().first().unwrap();
+    let put = writer.put_each(&puts).unwrap();
+    assert_eq!(put.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, false, false, true]);
+    let last = put.last().unwrap().as_ref().unwrap().first().unwrap();
     assert_eq!((last.phy_offset, last.queue_offset), (93, 1));
     assert_eq!(writer.wrote_offset(), 93 + u64::try_from(last.store_size).unwrap());
     writer.close().unwrap();
