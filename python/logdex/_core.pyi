@@ -42,6 +42,7 @@ __all__ = [
     "IndexFile",
     "IndexHeader",
     "IndexRows",
+    "LogSealing",
     "LogSegment",
     "MessageFilter",
     "MessageReader",
@@ -54,6 +55,7 @@ __all__ = [
     "QueueView",
     "RecoveredSegment",
     "SealedFiles",
+    "SealedLogs",
     "SealedStore",
     "SegmentReader",
     "Slice",
@@ -112,6 +114,7 @@ __all__ = [
     "join_tiered",
     "json_lines",
     "judge_candidates",
+    "keep_file_system",
     "key_entries",
     "key_hash",
     "key_hashes",
@@ -163,6 +166,7 @@ __all__ = [
     "unput_entries",
     "upload_file",
     "write_index_rows",
+    "write_sealed_keys",
 ]
 
 CODECS: tuple[str, ...]
