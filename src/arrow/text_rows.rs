@@ -40,8 +40,8 @@ pub(crate) enum Cells<'a> {
     Texts(&'a ListArray, &'a StringArray),
 }
 
-/// From this length on, JSON is handed over: a body of 64 MiB becomes up to 384 MiB of it.
-const PIECE_LEN: usize = 1 << 20;
+/// From this length on, JSON is handed over: it stays in the processor's cache, and a body of 64 MiB becomes up to 384 MiB of it.
+const PIECE_LEN: usize = 256 << 10;
 
 /// Text on its way to its destination, in pieces.
 pub(crate) struct Pieces<F, E> {
@@ -53,7 +53,7 @@ pub(crate) struct Pieces<F, E> {
 
 impl<F: FnMut(&str) -> std::result::Result<(), E>, E> Pieces<F, E> {
     pub(crate) fn new(write: F) -> Self {
-        Self { text: String::new(), write, refused: None }
+        Self { text: String::with_capacity(PIECE_LEN + (PIECE_LEN >> 3)), write, refused: None }
     }
 
     /// Hands over what is left.
@@ -94,13 +94,25 @@ pub(crate) fn json_lines<E: From<Error>>(
 }
 
 fn json_rows(text: &mut impl Write, columns: &[(&str, Cells<'_>)], rows: usize) -> fmt::Result {
+    let mut labels = Vec::with_capacity(columns.len());
+    for (name, _) in columns {
+        let mut label = String::new();
+        json_text(&mut label, name)?;
+        label.push_str(": ");
+        labels.push(label);
+    }
     for row in 0..rows {
         text.write_char('{')?;
-        for (at, (name, cells)) in columns.iter().enumerate() {
+        for (at, ((name, cells), label)) in columns.iter().zip(&labels).enumerate() {
             if at > 0 {
                 text.write_str(", ")?;
             }
-            cells.json(text, name, row)?;
+            if matches!(cells, Cells::Bytes(_)) {
+                cells.json(text, name, row)?;
+            } else {
+                text.write_str(label)?;
+                cells.json_or_null(text, row)?;
+            }
         }
         text.write_str("}\n")?;
     }
@@ -241,15 +253,19 @@ impl<'a> Cells<'a> {
 
     /// Writes a name with its value.
     pub(crate) fn json(&self, text: &mut impl Write, name: &str, row: usize) -> fmt::Result {
-        let valid = self.array().is_valid(row);
         if let Self::Bytes(array) = self {
-            return json_bytes(text, name, valid.then(|| array.value(row)));
+            return json_bytes(text, name, array.is_valid(row).then(|| array.value(row)));
         }
         json_text(text, name)?;
         text.write_str(": ")?;
+        self.json_or_null(text, row)
+    }
+
+    /// Writes a value that is not of bytes.
+    fn json_or_null(&self, text: &mut impl Write, row: usize) -> fmt::Result {
         match self {
             Self::Headers(..) => self.json_value(text, row),
-            _ if valid => self.json_value(text, row),
+            _ if self.array().is_valid(row) => self.json_value(text, row),
             _ => text.write_str("null"),
         }
     }
@@ -388,9 +404,9 @@ fn json_bytes(text: &mut impl Write, name: &str, value: Option<&[u8]>) -> fmt::R
 pub(crate) fn json_text(text: &mut impl Write, value: &str) -> fmt::Result {
     text.write_char('"')?;
     let mut rest = value;
-    // Runs of letters that stand for themselves are written as a whole.
+    // Runs of letters that stand for themselves are written together.
     while let Some((plain, letter, behind)) = first_escaped(rest) {
-        text.write_str(plain)?;
+        write_plain(text, plain)?;
         match letter {
             '"' => text.write_str("\\\"")?,
             '\\' => text.write_str("\\\\")?,
@@ -405,8 +421,17 @@ pub(crate) fn json_text(text: &mut impl Write, value: &str) -> fmt::Result {
         }
         rest = behind;
     }
-    text.write_str(rest)?;
+    write_plain(text, rest)?;
     text.write_char('"')
+}
+
+/// Writes text in ASCII, in parts that are short beside a piece.
+fn write_plain(text: &mut impl Write, mut plain: &str) -> fmt::Result {
+    while let Some((part, rest)) = plain.split_at_checked(PIECE_LEN >> 6) {
+        text.write_str(part)?;
+        plain = rest;
+    }
+    text.write_str(plain)
 }
 
 /// Returns the first letter that JSON in ASCII escapes, with the text before it and behind it.
@@ -483,8 +508,9 @@ mod tests {
 
     #[test]
     fn long_json_comes_in_pieces() {
-        let (text, bytes) = (vec![0; 1 << 20], vec![0xff; 4 << 20]);
+        let (text, bytes, plain) = (vec![0; 1 << 20], vec![0xff; 4 << 20], vec![b'x'; 4 << 20]);
         for (body, value) in [
+            (&plain, format!("\"body\": \"{}\"", "x".repeat(4 << 20))),
             (&text, format!("\"body\": \"{}\"", "\\u0000".repeat(1 << 20))),
             (&bytes, format!("\"body\": null, \"body_base64\": \"{}\"", STANDARD.encode(&bytes))),
         ] {

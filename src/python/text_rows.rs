@@ -2,6 +2,7 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use pyo3_arrow::{PyRecordBatch, PySchema};
 
 use super::convert;
@@ -21,16 +22,17 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// Write rows of messages or records as JSON lines, in ASCII; docs/guides/read.md describes the values.
 ///
-/// `write` is called with pieces of about 1 MiB, which may end anywhere.
+/// `write` is called with bytes, in pieces of about 256 KiB, which may end anywhere.
 #[pyfunction]
 fn json_lines(py: Python<'_>, batch: PyRecordBatch, write: Py<PyAny>) -> PyResult<()> {
     let batch = batch.into_inner();
-    py.detach(|| text_rows::json_lines(&batch, |piece| Python::attach(|py| write.call1(py, (piece,)).map(drop))))
+    let write = |piece: &str| Python::attach(|py| write.call1(py, (PyBytes::new(py, piece.as_bytes()),)).map(drop));
+    py.detach(|| text_rows::json_lines(&batch, write))
 }
 
 /// Write rows of messages or records as lines for people. Line breaks are escaped; other control characters are not.
 ///
-/// `write` is called with pieces of about 1 MiB, of whole lines.
+/// `write` is called with pieces of about 256 KiB, of whole lines.
 #[pyfunction]
 fn text_lines(py: Python<'_>, batch: PyRecordBatch, write: Py<PyAny>) -> PyResult<()> {
     let batch = batch.into_inner();

@@ -65,7 +65,7 @@ def say_rows(batches: Iterable[RecordBatch], *, as_json: bool) -> int:
     rows = 0
     for batch in batches:
         if as_json:
-            json_lines(batch, sys.stdout.write)
+            json_lines(batch, lambda piece: sys.stdout.write(piece.decode()))
         else:
             text_lines(batch, say_lines)
         rows += batch.num_rows

@@ -66,9 +66,9 @@ class View:
             raise NotThereError
         if isinstance(self.rows, Listing):
             return json.dumps(self.rows.dicts(), default=str, indent=1)
-        lines: list[str] = []
-        _core.json_lines(self.rows, lines.append)
-        return "[\n" + ",\n".join("".join(lines).splitlines()) + "\n]"
+        pieces: list[bytes] = []
+        _core.json_lines(self.rows, pieces.append)
+        return "[\n" + ",\n".join(b"".join(pieces).decode().splitlines()) + "\n]"
 
     def csv(self) -> str:
         """Return the rows as CSV with a line of names."""

@@ -60,7 +60,7 @@ const V2: i64 = 2;
 /// Writes the content of a file of a segment, or of a snapshot of `KRaft`'s metadata. The report has what is wrong with the file,
 /// and the number of lines as `entries`.
 ///
-/// `write` is called with pieces of about 1 MiB: of text with whole lines.
+/// `write` is called with pieces of about 256 KiB: of text with whole lines.
 ///
 /// # Errors
 /// `InvalidArgument` for another file; the system's error; the first error of `write`.

@@ -80,7 +80,7 @@ fn recorded_offset(py: Python<'_>, path: PathBuf, topic: &str, partition: i64) -
 ///
 /// Args:
 ///     path: The file.
-///     write: Called with pieces of about 1 MiB, of text with whole lines; None: nothing is written.
+///     write: Called with pieces of about 256 KiB, of text with whole lines; None: nothing is written.
 ///     records: Show the records of a log, not only its batches.
 ///     data: Show their keys and values.
 ///     json: JSON lines; otherwise text as kafka-dump-log prints it.

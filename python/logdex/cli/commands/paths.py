@@ -320,7 +320,7 @@ def _parquet(sink: BinaryIO, schema: Schema, arguments: argparse.Namespace) -> I
 
 @contextlib.contextmanager
 def _json(sink: BinaryIO, *_: object) -> Iterator[_Write]:
-    yield lambda batch: json_lines(batch, lambda text: sink.write(text.encode()))
+    yield lambda batch: json_lines(batch, sink.write)
 
 
 @contextlib.contextmanager
