@@ -163,9 +163,10 @@ def test_a_file_that_changes_after_the_check_of_a_worker_is_a_loss(
     piece = next(each for each in pieces if each.base == segment * SEGMENT)
     check = OffsetRange.check
 
-    def check_then_lose(self: OffsetRange, *arguments: Any) -> None:
-        check(self, *arguments)
+    def check_then_lose(self: OffsetRange, *arguments: Any) -> bool:
+        is_there = check(self, *arguments)
         lose(partition)
+        return is_there
 
     monkeypatch.setattr(OffsetRange, "check", check_then_lose)
     expected = pytest.warns(DamageWarning) if tolerant else pytest.raises(LogdexError, match="failOnDataLoss=false")
