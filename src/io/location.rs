@@ -13,7 +13,7 @@ use super::remote::roots::{self, Options};
 use crate::error::{Error, Result};
 
 /// Returns the path that a path or URL means, for reading. Files of URLs are read with these options; `None`: with those that
-/// the URL was first read with.
+/// the URL was last read with.
 ///
 /// # Errors
 ///

@@ -117,7 +117,7 @@ fn parse_local_path(#[pyo3(from_py_with = local_path)] path: PathBuf) -> PathBuf
 /// Args:
 ///     path: A local path, or a URL.
 ///     storage_options: Options of the store of a URL, by the names of the object_store crate. They are kept for the process;
-///         None: a URL is read with those that it was first read with; an empty mapping: without any.
+///         None: a URL is read with those that it was last read with; an empty mapping: without any.
 ///
 /// Raises:
 ///     ValueError: A URL with an unknown scheme, or an invalid one.

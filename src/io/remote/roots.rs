@@ -31,10 +31,10 @@ type Roots = LazyLock<ArcSwap<HashMap<String, Arc<Options>>>>;
 /// The options of each root that has a mark.
 static ROOTS: Roots = LazyLock::new(ArcSwap::default);
 
-/// The options that each root without a mark was first located with.
-static FIRST: Roots = LazyLock::new(ArcSwap::default);
+/// The options that each root without a mark was last located with.
+static LAST: Roots = LazyLock::new(ArcSwap::default);
 
-/// Returns the path that a URL means, with exactly these options; `None`: with those that its root was first located with.
+/// Returns the path that a URL means, with exactly these options; `None`: with those that its root was last located with.
 ///
 /// # Errors
 /// `InvalidArgument` for a scheme that is not read, or a URL without host or bucket.
@@ -85,7 +85,7 @@ pub fn locate(url: &str, options: Option<&Options>) -> Result<PathBuf> {
         Some(mark) => {
             let root = format!("{scheme}+{mark}://{authority}");
             if let Some(options) = options {
-                learn(&ROOTS, &marked(&scheme, authority, &options), &Arc::new(options));
+                learn(&marked(&scheme, authority, &options), &Arc::new(options));
             }
             if !ROOTS.load().contains_key(&root) {
                 return Err(refused(
@@ -98,20 +98,20 @@ pub fn locate(url: &str, options: Option<&Options>) -> Result<PathBuf> {
     Ok(PathBuf::from(root + &key))
 }
 
-/// The root of these options. Without options given it is the one that the bucket had first, so that a file may be opened by
+/// The root of these options. Without options given it is the one that the bucket had last, so that a file may be opened by
 /// the path that something else has shown.
 fn root_of(scheme: &str, authority: &str, options: Option<Options>) -> String {
     let plain = format!("{scheme}://{authority}");
     let options = match options {
         Some(options) => Arc::new(options),
-        None => FIRST.load().get(&plain).cloned().unwrap_or_default(),
+        None => LAST.load().get(&plain).cloned().unwrap_or_default(),
     };
-    learn(&FIRST, &plain, &options);
+    replace(&plain, &options);
     if options.is_empty() {
         return plain;
     }
     let marked = marked(scheme, authority, &options);
-    learn(&ROOTS, &marked, &options);
+    learn(&marked, &options);
     marked
 }
 
@@ -121,13 +121,25 @@ fn marked(scheme: &str, authority: &str, options: &Options) -> String {
 }
 
 /// Keeps the options of a root, unless it has some.
-fn learn(roots: &Roots, root: &str, options: &Arc<Options>) {
-    if roots.load().contains_key(root) {
+fn learn(root: &str, options: &Arc<Options>) {
+    if ROOTS.load().contains_key(root) {
         return;
     }
-    roots.rcu(|known| {
+    ROOTS.rcu(|known| {
         let mut known = HashMap::clone(known);
         known.entry(root.to_owned()).or_insert_with(|| Arc::clone(options));
+        known
+    });
+}
+
+/// Keeps the options that a root was located with now.
+fn replace(root: &str, options: &Arc<Options>) {
+    if LAST.load().get(root) == Some(options) {
+        return;
+    }
+    LAST.rcu(|known| {
+        let mut known = HashMap::clone(known);
+        known.insert(root.to_owned(), Arc::clone(options));
         known
     });
 }
