@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import time
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -178,7 +179,8 @@ def _remove(keys: Path, name: str) -> None:
     """Remove what a job wrote that failed."""
     with contextlib.suppress(OSError):
         if isinstance(keys, RemotePath):
-            # Not what this process listed before the job.
+            # Not what this process listed before the job: a list is believed for a second.
+            time.sleep(1)
             for path, _ in list_remote(locate(keys)):
                 if path.name.startswith(name):
                     delete_remote(path)

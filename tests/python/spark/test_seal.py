@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -99,6 +100,8 @@ def test_a_job_that_fails_leaves_the_index_of_before(
             return self._sealing.describe_index_file(*arguments)  # type: ignore[arg-type]
 
         def finish_with(self, *_: object) -> None:
+            # A list is believed for a second.
+            time.sleep(1)
             assert len(list_remote(locate(keys))) == 2
             raise OSError("the network is gone")
 
