@@ -88,6 +88,9 @@ def test_a_forked_child_never_waits_for_a_lock_of_its_parent(tmp_path: Path) -> 
                         value = getattr(owner, name)
                         arguments = {{
                             "append_batch": [units],
+                            "append_frames": [b""],
+                            "follow": [print],
+                            "put_each": [[]],
                             "put_message": ["T", b"", []] if owner is log else ["T"],
                             "put_messages": [many],
                             "put_stored": [many],
