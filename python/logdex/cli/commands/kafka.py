@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from logdex._core import dump_file, locate
 from logdex.cli.arguments import TIERED, TIMES, add_options, command, count, int32, raw_bytes, settle_times, word
@@ -19,8 +20,12 @@ from logdex.kafka.find import RECORD_COLUMNS
 from logdex.kafka.log import INDEX_INTERVAL_BYTES, MAX_INDEX_BYTES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from logdex.cli.arguments import Subparsers
     from logdex.cli.sources import Source
+
+_T = TypeVar("_T")
 
 _KAFKA = """\
 Commands for Kafka only. `logdex info`, `cat`, `export` and `verify` take Kafka paths, too: a
@@ -124,20 +129,19 @@ def run_dump(arguments: argparse.Namespace) -> int:
     return 1 if findings else 0
 
 
-def run_find(arguments: argparse.Namespace) -> int:
-    """Print records; 1 if there are none."""
-    place, expected = locate(arguments.store), "no Kafka log directory"
-    with open_first(place, (open_source,), expected, sealed=arguments.sealed) as source:
+@contextmanager
+def _searched(arguments: argparse.Namespace) -> Iterator[Source]:
+    """Open the log directory of a search, and settle its times, which may be those of the topic's end."""
+    with open_first(
+        locate(arguments.store), (open_source,), "no Kafka log directory", sealed=arguments.sealed
+    ) as source:
         settle_times(arguments, lambda: source.held([arguments.topic])[1])
-        if arguments.key == "-":
-            raise ValueError(
-                "KEY -: expected a key; keys from standard input are for RocketMQ, `logdex cat --key` takes several"
-            )
-        return _find(source, arguments)
+        yield source
 
 
-def _find(source: Source, arguments: argparse.Namespace) -> int:
-    result = find(
+def _search(search: Callable[..., _T], source: Source, arguments: argparse.Namespace, **others: Any) -> _T:  # noqa: ANN401 -- what only one search takes
+    """Return what `find` or `explain` says to the arguments that both take."""
+    return search(
         source.opened if isinstance(source.opened, LogDir) else arguments.store,
         arguments.topic,
         arguments.key,
@@ -145,33 +149,33 @@ def _find(source: Source, arguments: argparse.Namespace) -> int:
         begin=arguments.begin,
         end=arguments.end,
         header=arguments.header,
-        max_num=arguments.max,
+        **others,
     )
-    columns = [name for name in RECORD_COLUMNS if arguments.body or name != "value"]
-    say_rows(result.to_arrow().select(columns).to_batches(), as_json=arguments.json)
-    if result.truncated:
-        complain(f"there are more than {arguments.max}")
-    if result.scanned_offsets:
-        complain(f"{result.scanned_offsets:,} offsets were scanned: no index covers them")
-    if not result:
-        complain(nothing_matches(arguments, [arguments.topic], *source.held([arguments.topic])))
+
+
+def run_find(arguments: argparse.Namespace) -> int:
+    """Print records; 1 if there are none."""
+    with _searched(arguments) as source:
+        if arguments.key == "-":
+            raise ValueError(
+                "KEY -: expected a key; keys from standard input are for RocketMQ, `logdex cat --key` takes several"
+            )
+        result = _search(find, source, arguments, max_num=arguments.max)
+        columns = [name for name in RECORD_COLUMNS if arguments.body or name != "value"]
+        say_rows(result.to_arrow().select(columns).to_batches(), as_json=arguments.json)
+        if result.truncated:
+            complain(f"there are more than {arguments.max}")
+        if result.scanned_offsets:
+            complain(f"{result.scanned_offsets:,} offsets were scanned: no index covers them")
+        if not result:
+            complain(nothing_matches(arguments, [arguments.topic], *source.held([arguments.topic])))
     return 0 if result else 1
 
 
 def run_explain(arguments: argparse.Namespace) -> int:
     """Print how a record key is searched; 1 if no record carries it."""
-    place, expected = locate(arguments.store), "no Kafka log directory"
-    with open_first(place, (open_source,), expected, sealed=arguments.sealed) as source:
-        settle_times(arguments, lambda: source.held([arguments.topic])[1])
-        explanation = explain(
-            source.opened if isinstance(source.opened, LogDir) else arguments.store,
-            arguments.topic,
-            arguments.key,
-            index=arguments.index,
-            begin=arguments.begin,
-            end=arguments.end,
-            header=arguments.header,
-        )
+    with _searched(arguments) as source:
+        explanation = _search(explain, source, arguments)
     if arguments.json:
         say_json(explanation.to_dict())
     else:
