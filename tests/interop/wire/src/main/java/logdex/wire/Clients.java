@@ -2,10 +2,6 @@ package logdex.wire;
 
 import com.alibaba.fastjson.JSON;
 import com.alibaba.fastjson.JSONObject;
-import com.alibaba.fastjson.serializer.SerializerFeature;
-import java.io.BufferedReader;
-import java.io.InputStreamReader;
-import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -25,7 +21,6 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
-import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
@@ -275,34 +270,12 @@ public final class Clients {
         return List.of(queries.get(), messages.get(), (System.nanoTime() - begin) / 1e9);
     }
 
-    private String line(String text) {
-        Map<String, Object> said = new HashMap<>();
-        try {
-            said.put("result", answer(JSON.parseObject(text)));
-        } catch (Exception e) {
-            said.put("refused", e.getClass().getSimpleName());
-            said.put("text", String.valueOf(e.getMessage()));
-            if (e instanceof MQBrokerException refused) {
-                said.put("code", refused.getResponseCode());
-            } else if (e instanceof MQClientException refused) {
-                said.put("code", refused.getResponseCode());
-            }
-        }
-        return JSON.toJSONString(said, SerializerFeature.BrowserCompatible, SerializerFeature.WriteMapNullValue);
-    }
-
     /**
      * Answers standard input line by line until it ends.
      *
      * @param arguments the address of the name server
      */
     public static void main(String[] arguments) throws Exception {
-        var clients = new Clients(arguments[0]);
-        var input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        var output = new PrintStream(System.out, true, StandardCharsets.UTF_8);
-        for (String text; (text = input.readLine()) != null; ) {
-            output.println(clients.line(text));
-        }
-        Runtime.getRuntime().halt(0);
+        Lines.answer(new Clients(arguments[0])::answer);
     }
 }

@@ -2,14 +2,9 @@ package logdex.wire;
 
 import com.alibaba.fastjson.JSON;
 import com.alibaba.fastjson.JSONObject;
-import com.alibaba.fastjson.serializer.SerializerFeature;
-import java.io.BufferedReader;
-import java.io.InputStreamReader;
-import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
@@ -18,7 +13,6 @@ import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
-import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
@@ -231,34 +225,12 @@ public final class Producers {
         return List.of(sent.get(), failed.get(), (System.nanoTime() - begin) / 1e9);
     }
 
-    private String line(String text) {
-        Map<String, Object> said = new HashMap<>();
-        try {
-            said.put("result", answer(JSON.parseObject(text)));
-        } catch (Exception e) {
-            said.put("refused", e.getClass().getSimpleName());
-            said.put("text", String.valueOf(e.getMessage()));
-            if (e instanceof MQBrokerException refused) {
-                said.put("code", refused.getResponseCode());
-            } else if (e instanceof MQClientException refused) {
-                said.put("code", refused.getResponseCode());
-            }
-        }
-        return JSON.toJSONString(said, SerializerFeature.BrowserCompatible, SerializerFeature.WriteMapNullValue);
-    }
-
     /**
      * Answers standard input line by line until it ends.
      *
      * @param arguments the address of the name server
      */
     public static void main(String[] arguments) throws Exception {
-        var producers = new Producers(arguments[0]);
-        var input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        var output = new PrintStream(System.out, true, StandardCharsets.UTF_8);
-        for (String text; (text = input.readLine()) != null; ) {
-            output.println(producers.line(text));
-        }
-        Runtime.getRuntime().halt(0);
+        Lines.answer(new Producers(arguments[0])::answer);
     }
 }
