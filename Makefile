@@ -78,6 +78,11 @@ interop: need-java need-maven $(VENV)/.extension-release ## test files of logdex
 	@mvn -q -B -ntp -f tests/interop/kafka/pom.xml package
 	@mvn -q -B -ntp -f tests/interop/spark/pom.xml package
 	@mvn -q -B -ntp -f tests/interop/wire/pom.xml package
+	@echo '== clients in Go and Python'
+	@if command -v go >/dev/null; then go -C tests/interop/wire/go build -o ../target/go-client .; else echo 'no Go: its client is not tested'; fi
+	@test -d tests/interop/wire/target/python || $(PY) -m pip install --no-deps --require-hashes \
+	    --target tests/interop/wire/target/python --requirement tests/interop/wire/python/requirements.txt || \
+	    echo 'no wheel of the Python client: it is not tested'
 	@echo '== pytest tests/interop'
 	@$(PY) -m pytest -q tests/interop
 

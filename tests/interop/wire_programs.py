@@ -1,8 +1,9 @@
-"""The real clients, tools, name server and broker of RocketMQ 4.9.3, from wire/: a JVM each, asked line by line."""
+"""The real clients, tools, name server and broker, from wire/: a process each, asked line by line."""
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import socket
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    from typing_extensions import Self
 
 FOLDER = Path(__file__).parent / "wire" / "target"
 ANSWER_SECONDS = 240
@@ -20,8 +21,67 @@ _OPENED = ("java.nio", "sun.nio.ch", "java.lang", "java.util", "jdk.internal.ref
 """Packages into which RocketMQ 4.9.3 reaches, which a JDK 17 allows only to those who ask."""
 
 
-class Program:
-    """A JVM with one of the programs of wire/; a context manager."""
+class Lines:
+    """A process that answers a JSON object a line; a context manager."""
+
+    def __init__(self, name: str, home: Path, command: list[str], **environment: str) -> None:
+        home.mkdir(parents=True, exist_ok=True)
+        self.name = name
+        self._log = home / f"{name}.log"
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=home,
+                env={**os.environ, **environment, "HOME": str(home)},
+            )
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self._process.pid
+
+    def read(self) -> str:
+        """Return the next line of the program.
+
+        Raises:
+            RuntimeError: It ended, or said nothing for minutes.
+        """
+        assert self._process.stdout is not None
+        watch = threading.Timer(ANSWER_SECONDS, self._process.kill)
+        watch.start()
+        try:
+            line = self._process.stdout.readline().decode()
+        finally:
+            watch.cancel()
+        if not line:
+            raise RuntimeError(f"{self.name} said nothing: {self._log.read_text()[-4000:]}")
+        return line
+
+    def ask(self, question: object) -> dict[str, Any]:
+        """Ask something, and return the answer."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(question).encode("ascii") + b"\n")
+        self._process.stdin.flush()
+        answer: dict[str, Any] = json.loads(self.read())
+        return answer
+
+    def close(self) -> None:
+        """End the program."""
+        self._process.kill()
+        self._process.communicate()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Program(Lines):
+    """A JVM with one of the programs of wire/."""
 
     def __init__(
         self, name: str, home: Path, *arguments: str, options: tuple[str, ...] = (), zone: str = "UTC"
@@ -31,75 +91,24 @@ class Program:
             raise FileNotFoundError(f"{FOLDER / 'wire.jar' if java else 'java'} is missing: run `make interop`")
         (home / "conf").mkdir(parents=True, exist_ok=True)
         (home / "conf" / "logback_tools.xml").write_text("<configuration/>", encoding="utf-8")
-        self._name = name
-        self._log = home / f"{name}.log"
         opened = [word for package in _OPENED for word in ("--add-opens", f"java.base/{package}=ALL-UNNAMED")]
-        with self._log.open("ab") as log:
-            self._jvm = subprocess.Popen(
-                [
-                    java,
-                    "-Xmx512m",
-                    "-XX:+UseSerialGC",
-                    f"-Duser.timezone={zone}",
-                    f"-Duser.home={home}",
-                    f"-Djava.io.tmpdir={home}",
-                    f"-Drocketmq.home.dir={home}",
-                    "-Drocketmq.remoting.version=399",
-                    *opened,
-                    *options,
-                    "-cp",
-                    f"{FOLDER / 'wire.jar'}:{FOLDER / 'lib'}/*",
-                    f"logdex.wire.{name}",
-                    *arguments,
-                ],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                cwd=home,
-            )
-
-    @property
-    def pid(self) -> int:
-        """The process."""
-        return self._jvm.pid
-
-    def read(self) -> str:
-        """Return the next line of the program.
-
-        Raises:
-            RuntimeError: It ended, or said nothing for minutes.
-        """
-        assert self._jvm.stdout is not None
-        watch = threading.Timer(ANSWER_SECONDS, self._jvm.kill)
-        watch.start()
-        try:
-            line = self._jvm.stdout.readline().decode()
-        finally:
-            watch.cancel()
-        if not line:
-            raise RuntimeError(f"{self._name} said nothing: {self._log.read_text()[-4000:]}")
-        return line
-
-    def ask(self, question: object) -> dict[str, Any]:
-        """Ask something, and return the answer."""
-        assert self._jvm.stdin is not None
-        self._jvm.stdin.write(json.dumps(question).encode("ascii") + b"\n")
-        self._jvm.stdin.flush()
-        answer: dict[str, Any] = json.loads(self.read())
-        return answer
-
-    def close(self) -> None:
-        """End the program."""
-        self._jvm.kill()
-        self._jvm.communicate()
-
-    def __enter__(self) -> Program:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        command = [
+            java,
+            "-Xmx512m",
+            "-XX:+UseSerialGC",
+            f"-Duser.timezone={zone}",
+            f"-Duser.home={home}",
+            f"-Djava.io.tmpdir={home}",
+            f"-Drocketmq.home.dir={home}",
+            "-Drocketmq.remoting.version=399",
+            *opened,
+            *options,
+            "-cp",
+            f"{FOLDER / 'wire.jar'}:{FOLDER / 'lib'}/*",
+            f"logdex.wire.{name}",
+            *arguments,
+        ]
+        super().__init__(name, home, command)
 
 
 def free_ports(number: int) -> list[int]:
