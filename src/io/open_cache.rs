@@ -55,6 +55,15 @@ impl<T: Default> OpenCache<T> {
         Ok(result)
     }
 
+    /// Call with what each listed slot keeps.
+    pub(crate) fn for_each(&self, call: impl Fn(&mut T)) {
+        let slots: Vec<_> = self.slots.with(|slots| slots.iter().filter_map(Weak::upgrade).collect());
+        // Only one lock is held at a time.
+        for slot in slots {
+            slot.state.with(|state| call(&mut state.open));
+        }
+    }
+
     /// Add a slot to the list, and close the oldest slot if there are too many.
     fn list(&self, slot: &Arc<Slot<T>>) {
         let oldest = self.slots.with(|slots| {

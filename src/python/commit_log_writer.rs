@@ -27,7 +27,7 @@ use crate::rocketmq::commit_log::write::{
     CommitLogWriter, FlushMode, GivenMessage, Host, Limits, PutOptions, PutResult, SentMessage, WriterOptions,
 };
 use crate::rocketmq::release::Release;
-use crate::rocketmq::truncate;
+use crate::rocketmq::{offset_files, truncate};
 
 /// Messages that were put, with their places, and messages that were refused, with the reason.
 type Stored<'py> = (Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>, Vec<(Bound<'py, PyAny>, String)>);
@@ -87,7 +87,8 @@ enum Placed {
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyCommitLogWriter>()?;
-    m.add_function(wrap_pyfunction!(truncate_log, m)?)
+    m.add_function(wrap_pyfunction!(truncate_log, m)?)?;
+    m.add_function(wrap_pyfunction!(delete_log_file, m)?)
 }
 
 /// Truncate a log: delete the files that begin behind its end, and clear the rest of the file that holds the end.
@@ -121,6 +122,25 @@ fn truncate_log(
     let end = end_phy_offset.try_into().map_err(wrong)?;
     let truncate = if dry_run { truncate::log_truncation } else { truncate::truncate_log };
     report::report(py, &py.detach(|| truncate(&directory, end))?)
+}
+
+/// Delete a file of a log, with a durable removal of its name. Readers of this process close it, because its space is free only then.
+///
+/// The caller holds the store's lock, and deletes the oldest file first.
+///
+/// Args:
+///     path: The file.
+///
+/// Returns:
+///     Whether there was one.
+///
+/// Raises:
+///     OSError: The system refuses.
+///
+/// Source: `MappedFileQueue#deleteExpiredFileByTime`, `MappedFile#destroy`.
+#[pyfunction]
+fn delete_log_file(py: Python<'_>, path: PathBuf) -> PyResult<bool> {
+    Ok(py.detach(|| offset_files::delete_file(&path))?)
 }
 
 /// Appends messages to a commit log, byte for byte as a broker does (upstream CommitLog#asyncPutMessage).

@@ -241,6 +241,30 @@ impl PyConsumeQueueWriter {
         py.detach(|| self.with(|writer| writer.as_mut().map_or(Ok(0), |writer| writer.append_batch(&messages))))
     }
 
+    /// Write the buffered units, and delete the oldest files of each queue whose messages are all gone from the log, with the
+    /// extension files that are needed no more. The newest file of each queue stays.
+    ///
+    /// Args:
+    ///     min_phy_offset: The first offset of the log.
+    ///
+    /// Returns:
+    ///     The paths of the deleted files, sorted.
+    ///
+    /// Raises:
+    ///     OSError: A file cannot be deleted; others may be gone.
+    ///     ValueError: The writer is finished.
+    ///
+    /// Source: `ConsumeQueue#deleteExpiredFile`, `ConsumeQueueExt#truncateByMinAddress`.
+    fn delete_expired(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = integer::min_phy_offset)] min_phy_offset: i64,
+    ) -> PyResult<Vec<PathBuf>> {
+        py.detach(|| {
+            self.with(|writer| writer.as_mut().map_or(Ok(Vec::new()), |writer| writer.delete_expired(min_phy_offset)))
+        })
+    }
+
     /// Write the buffered units and wait until everything is on the disk.
     ///
     /// Returns:

@@ -5,7 +5,8 @@
 //! start; here it is a finding.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -292,6 +293,22 @@ pub(super) fn create(path: &Path, len: u64, space: Space) -> Result<File> {
     let file = new.file().try_clone().map_err(fail)?;
     new.publish()?;
     Ok(file)
+}
+
+/// Deletes a file. When this returns, its name is gone from the disk. The readers of this process close it, because its space is
+/// free only then. Returns false if it was gone.
+///
+/// # Errors
+/// The system's error, with the path; `WriteFailed` if the directory cannot be synced.
+pub fn delete_file(path: &Path) -> Result<bool> {
+    let identity = match storage::status(path) {
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(false),
+        status => status?.identity,
+    };
+    fs::remove_file(path).map_err(|e| Error::io(path, e))?;
+    disk::sync_parent(path)?;
+    OPEN.for_each(|files| files.retain(|(_, (_, known), _)| *known != identity));
+    Ok(true)
 }
 
 /// Opens a file for reading.

@@ -13,6 +13,7 @@ from logdex.rocketmq.find import FindResult
 from logdex.rocketmq.index_service import IndexService
 from logdex.rocketmq.message import Message
 from logdex.rocketmq.store import MessageStore
+from logdex.rocketmq.write.retention import Deleted, Retention
 from logdex.rocketmq.write.store_writer import PutResult, StoreWriter, WriterState
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ __all__ = [
     "CommitLog",
     "ConsumeQueue",
     "ConsumeQueueWriter",
+    "Deleted",
     "Explanation",
     "FindResult",
     "IndexFile",
@@ -32,6 +34,7 @@ __all__ = [
     "MessageStore",
     "PutResult",
     "QueryOffsetResult",
+    "Retention",
     "Server",
     "StoreCheckpoint",
     "StoreWriter",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from logdex._types import Compat, Flush
+    from logdex.rocketmq.write.retention import Retention
 
 DEFAULT_FILE_SIZE = 1 << 30
 """mappedFileSizeCommitLog."""
@@ -37,6 +38,7 @@ class StoreOptions:
     begin_phy_offset: int = 0
     compat: Compat | None = None
     max_message_size: int = 4 << 20
+    retention: Retention | None = None
 
     def __post_init__(self) -> None:
         """Check the options that need no look at the store.

@@ -21,6 +21,7 @@ from logdex._core import (
     ThreadLock,
     check_own_parts,
     delay_levels_ms,
+    delete_log_file,
     make_directory,
     sync_directory,
     sync_file,
@@ -33,6 +34,7 @@ from logdex.rocketmq.queues import QueueSet
 from logdex.rocketmq.write.dispatch import Dispatcher
 from logdex.rocketmq.write.options import DEFAULT_FILE_SIZE
 from logdex.rocketmq.write.recovery import READING, RecoveryPlan, holds_log, plan_recovery
+from logdex.rocketmq.write.retention import Deleted, DiskWatch
 from logdex.rocketmq.write.schedule import DelayOffsets, ScheduleService
 
 if TYPE_CHECKING:
@@ -40,6 +42,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from logdex.rocketmq.write.options import StoreOptions
+
+
+_FILES_A_ROUND = 10
+"""DELETE_FILES_BATCH_MAX."""
 
 
 class StoreParts:
@@ -164,6 +170,8 @@ class StoreParts:
         queues = QueueSet(layout, self._reader, READING)
         self._releases.append(queues.close)
         self._schedule = ScheduleService(queues, self._offsets, self._levels, self.log)
+        self._disk = DiskWatch([Path(layout.commit_log), layout.queues], options.retention, options.zone)
+        self._cleaned_to = 0
 
     def _catch_up(self, plan: RecoveryPlan) -> dict[str, int]:
         """Dispatch what queues and index lack, and give the log the next offset of each queue."""
@@ -197,6 +205,7 @@ class StoreParts:
         """Deliver the parked messages that are due, by default now; return their number."""
         with self._step.hold():
             self._dispatcher.dispatch(self.log.wrote_offset)
+            self.check_disk()
             # The queues of parked messages are read from files.
             self._queues.flush(sync=False)
             return self._schedule.deliver_due(time.time_ns() // 1_000_000 if now is None else now)
@@ -246,6 +255,49 @@ class StoreParts:
         """Set up to where the delay levels were delivered."""
         with self._step.hold():
             self._offsets.offsets.update(offsets)
+
+    # Retention
+
+    def check_disk(self) -> None:
+        """Raise OSError if the disk was too full for puts when it was measured last."""
+        self._disk.check()
+
+    def clean(self) -> None:
+        """Measure the disk, and delete what is expired, as a broker does at intervals."""
+        self.delete_expired(None, at_any_hour=False, most=_FILES_A_ROUND)
+
+    def delete_expired(
+        self, reserved_hours: float | None, *, at_any_hour: bool = True, most: int | None = None
+    ) -> Deleted:
+        """Delete expired log files, then the files of queues and index whose messages are gone.
+
+        The order survives a crash at any point: the queues of the messages are on the disk before their log file goes, the oldest
+        file goes first, and its name is gone from the disk before that of the next one. What a crash leaves of queues and index
+        goes with the next call.
+        """
+        self._disk.measure()
+        written = self.log.wrote_offset
+        # The newest file stays, and the one that is written.
+        files = [Path(path) for path in self._reader.files[:-1]]
+        files = [path for path in files if int(path.name) + self.log.file_size <= written]
+        log_files = []
+        expired = self._disk.expired(files, reserved_hours, by_age=at_any_hour or self._disk.is_time())[:most]
+        if expired:
+            self.write_checkpoint()
+        for path in expired:
+            # One file at a time, so that dispatching does not wait for all of them.
+            with self._step.hold():
+                self.log.check()
+                if delete_log_file(path):
+                    log_files.append(path)
+        with self._step.hold():
+            begin = self._reader.min_offset
+            if begin <= self._cleaned_to:
+                return Deleted(log_files, [], [], begin)
+            queue_files = self._queues.delete_expired(begin)
+            index_files = self._index.delete_expired_files(begin)
+            self._cleaned_to = begin
+        return Deleted(log_files, queue_files, index_files, begin)
 
     @property
     def min_offset(self) -> int:

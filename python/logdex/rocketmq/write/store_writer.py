@@ -33,9 +33,12 @@ if TYPE_CHECKING:
 
     from logdex._types import Body, Compat, Flush, Time
     from logdex.report import Report
+    from logdex.rocketmq.write.retention import Deleted, Retention
 
 _PAUSE_SECONDS = 0.005
 _RETRY_SECONDS = 1.0
+_CLEAN_SECONDS = 10.0
+"""cleanResourceInterval."""
 
 _log = logging.getLogger(__name__)
 
@@ -121,6 +124,7 @@ class StoreWriter(Closing):
         begin_phy_offset: int = 0,
         compat: Compat | None = None,
         max_message_size: int = 4 << 20,
+        retention: Retention | None = None,
     ) -> Self:
         """Open a store for writing, or begin a new one.
 
@@ -151,6 +155,7 @@ class StoreWriter(Closing):
                 read are refused: later releases take inner batches, more compression types and retry topics of 128 to 255 bytes.
                 "5.5.0" indexes tags, too. An index that already holds messages with tags stays as it is.
             max_message_size: Bytes of the longest message that the broker takes (maxMessageSize).
+            retention: When files are deleted, and how full the disk may be; None: nothing is deleted.
 
         Raises:
             CorruptFileError: There are valid messages behind damage; or the table of delay levels cannot be read.
@@ -176,6 +181,7 @@ class StoreWriter(Closing):
             begin_phy_offset=begin_phy_offset,
             compat=compat,
             max_message_size=max_message_size,
+            retention=retention,
         )
         return cls(local_path(root), options, services=services)
 
@@ -212,6 +218,7 @@ class StoreWriter(Closing):
             WriteFailedError: A write or an fsync failed, now or before; the writer is over.
         """
         self._check_open()
+        self._parts.check_disk()
         result = self._parts.log.put_message(
             topic,
             body,
@@ -253,6 +260,7 @@ class StoreWriter(Closing):
             WriteFailedError: A write or an fsync failed, now or before; the writer is over.
         """
         self._check_open()
+        self._parts.check_disk()
         try:
             return self._parts.log.put_messages(messages, body=body, park=park)
         finally:
@@ -274,6 +282,7 @@ class StoreWriter(Closing):
             WriteFailedError: A write or an fsync failed, now or before; the writer is over.
         """
         self._check_open()
+        self._parts.check_disk()
         try:
             return self._parts.log.put_each(sent)
         finally:
@@ -324,6 +333,23 @@ class StoreWriter(Closing):
         """
         self._check_open()
         self._parts.flush()
+
+    def delete_expired(self, reserved_hours: float | None = None) -> Deleted:
+        """Delete the log files to which nothing was written for some hours, and the queue and index files that follow.
+
+        The newest file of the log, of each queue and of the index stays. It is safe at any hour, and in a crash at any point.
+        Messages that wait for their delivery go with their log file, as at a broker.
+
+        Args:
+            reserved_hours: The age; None: that of the option `retention`, and the oldest files whatever their age if the disk is
+                too full.
+
+        Raises:
+            ValueError: The store was opened without `retention`, and no age was given; or the age is below 0.
+            OSError: The system refuses; the next call deletes the rest.
+        """
+        self._check_open()
+        return self._parts.delete_expired(reserved_hours)
 
     # State
 
@@ -457,7 +483,7 @@ def _abandon(parts: StoreParts, services: _Services | None, process: int) -> Non
 
 
 class _Services:
-    """A thread that dispatches after puts, and at intervals delivers, flushes queues, and saves offsets and the checkpoint.
+    """A thread that dispatches after puts, and at intervals delivers, flushes queues, saves offsets and checkpoint, and cleans.
 
     It tries again after an error that may pass, and ends with the first failed write or fsync.
     """
@@ -523,6 +549,8 @@ class _Services:
         pauses: dict[Callable[[], object], float] = {parts.flush_queues: 1.0, parts.save_delay_offsets: 10.0}
         pauses |= {parts.deliver_due: 0.1, parts.write_checkpoint: 60.0}
         due = {call: time.monotonic() + seconds for call, seconds in pauses.items()}
+        if parts.options.retention is not None:
+            pauses[parts.clean], due[parts.clean] = _CLEAN_SECONDS, 0.0
         while self._goes_on():
             with suppress(Empty):
                 self._signals.get(timeout=max(0.0, min(due.values()) - time.monotonic()))

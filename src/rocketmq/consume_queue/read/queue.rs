@@ -259,7 +259,7 @@ impl ConsumeQueue {
 
     /// Returns the number of the first unit whose message begins at or after an offset of the log, if the units rise. Without such
     /// a unit it is the number after the last one.
-    fn unit_from(&self, files: &[OffsetFile], phy_offset: i64) -> Result<u64> {
+    pub(crate) fn unit_from(&self, files: &[OffsetFile], phy_offset: i64) -> Result<u64> {
         let (mut low, mut high) =
             (files.first().map_or(0, |file| file.start / self.unit_bytes()), bounds_of(self, files)?.units);
         let mut open = None;

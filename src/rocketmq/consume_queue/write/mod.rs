@@ -1,5 +1,6 @@
 //! Writes queues from the messages of a log: new queues, or existing ones from their ends.
 
+mod expiry;
 mod extension;
 mod extension_check;
 mod files;

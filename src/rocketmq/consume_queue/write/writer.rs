@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use arrow_array::{Int32Array, Int64Array, RecordBatch, StringArray};
 
+use super::expiry::delete_expired;
 use super::extension::ExtensionWriter;
 use super::files::{Written, WrittenFiles};
 use super::queue::{QueueEnd, WrittenQueue};
@@ -353,6 +354,26 @@ impl ConsumeQueueWriter {
         }
         self.buffered = 0;
         if sync { self.written.sync() } else { Ok(()) }
+    }
+
+    /// Writes the buffered units to the disk, and deletes the oldest files of each queue whose messages are all before an offset of
+    /// the log, with the extension files that are needed no more. The newest file stays. Returns the deleted files.
+    ///
+    /// # Errors
+    /// As [`Self::flush`]; the system's error if a file cannot be deleted: those before it are gone.
+    pub fn delete_expired(&mut self, min_phy_offset: i64) -> Result<Vec<PathBuf>> {
+        self.flush(true)?;
+        let mut deleted = Vec::new();
+        for (topic, queues) in &self.queues {
+            for (queue_id, is_batch) in queues.keys() {
+                let kind = if *is_batch { Kind::Batch } else { Kind::Plain };
+                let directory = self.directory(folder(kind), topic, *queue_id);
+                let extension = self.directory(EXTENSION_FOLDER, topic, *queue_id);
+                delete_expired(&directory, &extension, min_phy_offset, &mut deleted)?;
+            }
+        }
+        deleted.sort();
+        Ok(deleted)
     }
 
     /// Writes the buffered units and waits until all files are on the disk.
