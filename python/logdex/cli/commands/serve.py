@@ -12,7 +12,7 @@ from logdex._types import Compat
 from logdex.cli.arguments import add_source, command, open_options, port
 from logdex.cli.commands import SUMMARIES
 from logdex.cli.output import say, say_json
-from logdex.rocketmq import MessageStore, StoreWriter, serve
+from logdex.rocketmq import MessageStore, Retention, StoreWriter, serve
 
 if TYPE_CHECKING:
     import argparse
@@ -46,6 +46,15 @@ def add_parsers(subparsers: Subparsers) -> None:
     parser.add_argument("--write", action="store_true", help="take messages, as a broker does")
     parser.add_argument(
         "--flush", choices=("async", "sync"), default="async", help="with --write: when messages are on the disk"
+    )
+    parser.add_argument(
+        "--file-reserved-hours",
+        type=float,
+        metavar="HOURS",
+        help="with --write: delete log files this long after their last message, and the oldest ones if the disk is full",
+    )
+    parser.add_argument(
+        "--delete-when", metavar="HH;HH", default="04", help="with --file-reserved-hours: at these hours (default: 04)"
     )
     parser.add_argument(
         "--no-create-topics", action="store_true", help="with --write: make no topics for producers that ask for it"
@@ -92,7 +101,9 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.compat or arguments.commit_log:
             raise ValueError("--compat, --commit-log: expected without --write")
         sizes = {name: getattr(arguments, name) for name in ("hash_slots", "max_entries")}
-        with StoreWriter.open(arguments.store, flush=arguments.flush, **sizes) as writer:
+        hours = arguments.file_reserved_hours
+        keeps = None if hours is None else Retention(file_reserved_hours=hours, delete_when=arguments.delete_when)
+        with StoreWriter.open(arguments.store, flush=arguments.flush, retention=keeps, **sizes) as writer:
             options |= {"create_topics": not arguments.no_create_topics, "check_every_s": arguments.check_every}
             server = serve(writer, arguments.bind, arguments.port, **options)
             asyncio.run(_serve(server, arguments))

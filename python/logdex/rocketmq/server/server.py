@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from logdex._core import CommitLog
     from logdex._types import Flush
+    from logdex.rocketmq.write.retention import Retention
 
     Tls: TypeAlias = "ssl.SSLContext | tuple[str | os.PathLike[str], str | os.PathLike[str]]"
 
@@ -70,6 +71,7 @@ class Server:
         *,
         write: bool,
         flush: Flush,
+        retention: Retention | None,
         create_topics: bool,
         check_every_s: float,
         advertise: str | None,
@@ -97,6 +99,7 @@ class Server:
             raise ValueError("offsets: a server that takes messages keeps them in the store, as a broker does")
         self._given = store
         self._flush = flush
+        self._retention = retention
         self._create_topics = create_topics
         self._check_every_s = check_every_s
         self._place = (host, port)
@@ -150,7 +153,7 @@ class Server:
         if isinstance(given, StoreWriter):
             self._writer = given
         elif self._is_master and not isinstance(given, MessageStore):
-            self._writer = StoreWriter.open(given, flush=self._flush)
+            self._writer = StoreWriter.open(given, flush=self._flush, retention=self._retention)
         try:
             self._store = given if isinstance(given, MessageStore) else MessageStore.open(_root(given))
             await self._start(self._store)
@@ -280,6 +283,7 @@ def serve(
     advertise: str | None = None,
     write: bool = False,
     flush: Flush = "async",
+    retention: Retention | None = None,
     create_topics: bool = True,
     check_every_s: float = CHECK_EVERY_S,
     offsets: str | os.PathLike[str] | None = None,
@@ -303,6 +307,7 @@ def serve(
             server runs, no broker can open the store.
         flush: For `write`: "sync": a message is on the disk before its producer is answered, and one flush serves all that wait;
             "async": twice a second.
+        retention: For `write` with a path: when files are deleted, and how full the disk may be; None: nothing is deleted.
         create_topics: For `write`: make topics for producers that ask for it (autoCreateTopicEnable).
         check_every_s: For `write`: how often half messages are looked at whose transaction is open (transactionCheckInterval).
         offsets: A file for the offsets that consumers commit; None: they are kept in memory. Those of the store are read in
@@ -338,6 +343,7 @@ def serve(
         port,
         write=write,
         flush=flush,
+        retention=retention,
         create_topics=create_topics,
         check_every_s=check_every_s,
         advertise=advertise,

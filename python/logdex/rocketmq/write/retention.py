@@ -130,6 +130,8 @@ class DiskWatch:
                 raise ValueError("reserved_hours: expected an age, because the store was opened without retention")
             reserved_hours = self._retention.file_reserved_hours
             needed = self._to_free(self._retention)
+        if not reserved_hours >= 0:
+            raise ValueError(f"reserved_hours={reserved_hours}: expected 0 or more")
         newest = time.time() - _HOUR_S * reserved_hours
         found = []
         for path in files:

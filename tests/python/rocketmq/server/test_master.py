@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -351,6 +353,8 @@ def test_the_command_takes_messages_until_a_signal_comes(root: Path) -> None:
         "--write",
         "--flush",
         "sync",
+        "--file-reserved-hours",
+        "72",
         "--json",
     ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as served:
@@ -368,3 +372,29 @@ def test_the_command_takes_messages_until_a_signal_comes(root: Path) -> None:
         assert served.wait(20) == 0
     assert not (root / "abort").exists()
     assert [body for _, _, body in _stored(root)] == [b"body"]
+
+
+def test_a_full_disk_refuses_sends_and_serves_the_rest(
+    root: Path, run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = SimpleNamespace(total=100, used=50, free=50)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: disk)
+
+    async def test(server: rocketmq.Server, asker: Client) -> None:
+        assert (await asker.ask(_send()))[0]["code"] == 0
+        disk.used, disk.free = 95, 5
+        writer = server._writer
+        assert writer is not None
+        writer.delete_expired()
+        refused, _ = await asker.ask(_send())
+        assert refused["code"] == 14
+        assert refused["remark"].startswith("service not available now. It may be caused by one of the following")
+        assert "the disk is 95% full" in refused["remark"]
+        pulled, _ = await asker.ask(wire.request(33, {"offset": "0"}))
+        assert pulled["code"] == 0
+        disk.used, disk.free = 50, 50
+        writer.delete_expired()
+        assert (await asker.ask(_send()))[0]["code"] == 0
+
+    run(test, retention=rocketmq.Retention(clean_forcibly=False))
+    assert len(_stored(root)) == 2
