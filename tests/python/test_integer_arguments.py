@@ -357,7 +357,9 @@ QUEUE_WRITER: dict[str, Call] = {
         f"check_files:{name}": lambda o, n, name=name: ConsumeQueueWriter.check_files(o.new(), **{name: n})  # type: ignore[misc]
         for name in ("file_size", "batch_file_size", "extension_file_size")
     },
-    "delete_expired:min_phy_offset": lambda o, n: ConsumeQueueWriter.create(o.new()).delete_expired(n),
+    "delete_expired:min_phy_offset": lambda o, n: ConsumeQueueWriter.open(
+        o.folder / "queues", end_phy_offset=0
+    ).delete_expired(n),
 }
 CALLS: dict[type, dict[str, Call]] = {
     IndexFile: INDEX_FILE,
