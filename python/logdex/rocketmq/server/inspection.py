@@ -101,6 +101,14 @@ def broker_config(archive: Archive, state: State, __: Request) -> Answer:
         "traceTopicEnable": "false",
         "useTLS": "false",
     }
+    if master is not None and master.retention is not None:
+        keeps = master.retention
+        properties |= {
+            "cleanFileForciblyEnable": "true" if keeps.clean_forcibly else "false",
+            "deleteWhen": keeps.delete_when,
+            "diskMaxUsedSpaceRatio": f"{keeps.disk_max_used:.0%}".removesuffix("%"),
+            "fileReservedTime": f"{keeps.file_reserved_hours:g}",
+        }
     if state.ha_port is not None:
         properties |= _file_sizes(archive) | {"haListenPort": str(state.ha_port)}
     text = "".join(f"{name}={value}\n" for name, value in properties.items())
@@ -155,6 +163,7 @@ def runtime_info(archive: Archive, state: State, _: Request) -> Answer:
                 "earliestMessageTimeStamp": str(archive.first_time()),
                 "getTransferedTps": "0.0 0.0 0.0",
                 "msgGetTotalTodayNow": str(state.counts["messages_total"]),
+                "msgPutTotalTodayNow": str(state.counts["stored_messages_total"]),
                 "putTps": "0.0 0.0 0.0",
                 "runtime": f"[ {(time.time_ns() // 1_000_000 - state.started_ms) // 1000} seconds ]",
             }

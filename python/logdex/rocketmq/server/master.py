@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from logdex._types import Flush
     from logdex.rocketmq.server.state import State
+    from logdex.rocketmq.write.retention import Retention
 
 READ, WRITE, INHERIT = 4, 2, 1
 """Bits of a topic's permission."""
@@ -51,6 +52,7 @@ class Master:
     store_host: str
     """The broker in new messages, and in their ids: `ip:port`."""
     flush: Flush
+    retention: Retention | None = None
 
     def take_group(self, name: str, *, is_unit: bool) -> None:
         """Make a group that consumes, and the topic for what it gives back."""

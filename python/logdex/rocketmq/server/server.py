@@ -178,7 +178,8 @@ class Server:
         if writer is not None:
             levels, may_create = len(delay_levels_ms(writer.options.delay_levels)), self._create_topics
             topics = TopicTable(store.layout.config, broker, cluster, levels, archive.topics(), may_create=may_create)
-            state.master = Master(topics, GroupTable(store.layout.config), "", writer.options.flush)
+            groups, options = GroupTable(store.layout.config), writer.options
+            state.master = Master(topics, groups, "", options.flush, options.retention)
         advertised = None if writer is None or self._advertise is None else await _resolved(self._advertise)
         service = BrokerService(archive, state, keys, None if writer is None else writer.put_each)
         listener = Listener(service, self._limits)

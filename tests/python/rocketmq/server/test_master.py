@@ -382,6 +382,12 @@ def test_a_full_disk_refuses_sends_and_serves_the_rest(
 
     async def test(server: rocketmq.Server, asker: Client) -> None:
         assert (await asker.ask(_send()))[0]["code"] == 0
+        _, config = await asker.ask(wire.request(26))
+        shown = dict(line.split("=", 1) for line in config.decode().splitlines())
+        names = ("fileReservedTime", "deleteWhen", "diskMaxUsedSpaceRatio", "cleanFileForciblyEnable")
+        assert [shown[name] for name in names] == ["48", "04", "75", "false"]
+        _, runtime = await asker.ask(wire.request(28))
+        assert json.loads(runtime)["table"]["msgPutTotalTodayNow"] == "1"
         disk.used, disk.free = 95, 5
         writer = server._writer
         assert writer is not None
@@ -396,5 +402,5 @@ def test_a_full_disk_refuses_sends_and_serves_the_rest(
         writer.delete_expired()
         assert (await asker.ask(_send()))[0]["code"] == 0
 
-    run(test, retention=rocketmq.Retention(clean_forcibly=False))
+    run(test, retention=rocketmq.Retention(file_reserved_hours=48, clean_forcibly=False))
     assert len(_stored(root)) == 2
