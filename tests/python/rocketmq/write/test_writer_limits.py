@@ -89,6 +89,7 @@ def test_a_forked_child_never_waits_for_a_lock_of_its_parent(tmp_path: Path) -> 
                         arguments = {{
                             "append_batch": [units],
                             "append_frames": [b""],
+                            "delete_expired": [0],
                             "follow": [print],
                             "put_each": [[]],
                             "put_message": ["T", b"", []] if owner is log else ["T"],
