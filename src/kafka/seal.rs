@@ -89,8 +89,7 @@ impl LogSealing {
         let rows = &mut self.rows;
         let read = for_each_row(partition, part, segment, next, self.header.as_deref(), |block| {
             known.note(block);
-            rows.push(block);
-            Ok(())
+            rows.push(block)
         })?;
         if !read.damage.is_empty() {
             self.rows.drop_new();
@@ -98,7 +97,7 @@ impl LogSealing {
             self.report.count("segments_not_sealed", 1);
             return Ok(());
         }
-        self.rows.keep()?;
+        self.rows.keep();
         let end = next.map_or_else(|| segment.next_offset(), |next| Ok(next.base_offset()))?;
         let name = name_of(partition, segment);
         let kind = if read.is_unfinished { UNFINISHED } else { SEGMENT };
@@ -385,16 +384,13 @@ impl SealedLogs {
             let Some(part) = self.parts.get(partition).copied() else { continue };
             for (number, file) in self.standing(partition, segments) {
                 let (Some(segment), next) = (segments.get(number), segments.get(number + 1)) else { continue };
-                let read = for_each_row(partition, part, segment, next, self.header(), |rows| {
-                    expected.push(rows);
-                    Ok(())
-                })?;
+                let read = for_each_row(partition, part, segment, next, self.header(), |rows| expected.push(rows))?;
                 // The check of the log reports it.
                 if !read.damage.is_empty() {
                     expected.drop_new();
                     continue;
                 }
-                expected.keep()?;
+                expected.keep();
                 let end = file.end_offset.unwrap_or(i64::MAX);
                 wanted.entry(part).or_default().push((segment.base_offset(), end));
             }

@@ -25,8 +25,9 @@ pub fn compare(
     let mut sealed = Rows::new(&std::env::temp_dir());
     if let Err(error) = keys.for_each(|rows| {
         let rows: Vec<Row> = rows.iter().filter(|row| wanted(row)).copied().collect();
-        sealed.push(&rows);
-        sealed.keep()
+        sealed.push(&rows)?;
+        sealed.keep();
+        Ok(())
     }) {
         let Error::Corrupt { path, offset, expected, found } = &error else { return Err(error) };
         report.find(path, *offset, Kind::SealedFile, expected, found);

@@ -275,7 +275,7 @@ mod tests {
         };
         let given: Vec<Row> = (0..150_000).map(row).collect();
         let mut rows = Rows::new(directory);
-        rows.push(&given);
+        rows.push(&given).unwrap();
         let keys = rows
             .write(2, |number, pieces| {
                 let (bytes, groups) = keys_file::encode(&Layout::OneLog, pieces)?;

@@ -79,6 +79,8 @@ pub struct Rows {
     buckets: Vec<Vec<Row>>,
     in_memory: usize,
     most_in_memory: usize,
+    /// Rows that were added since the last [`Self::keep`].
+    new: usize,
     /// Lengths of the buckets at the last [`Self::keep`].
     kept: Vec<usize>,
     spill: Option<Spill>,
@@ -102,11 +104,19 @@ impl Rows {
 
     fn with_bound(directory: &Path, most_in_memory: usize) -> Self {
         let (buckets, kept) = (vec![Vec::new(); BUCKETS], vec![0; BUCKETS]);
-        Self { buckets, in_memory: 0, most_in_memory, kept, spill: None, directory: directory.to_owned() }
+        Self { buckets, in_memory: 0, most_in_memory, new: 0, kept, spill: None, directory: directory.to_owned() }
     }
 
-    /// Adds rows. Those with a negative hash are left out: no key has one.
-    pub fn push(&mut self, rows: &[Row]) {
+    /// Adds rows. Those with a negative hash are left out: no key has one. If too many rows were kept, they are written to the
+    /// temporary file first: so the last rows never are.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn push(&mut self, rows: &[Row]) -> Result<()> {
+        if self.new == 0 && self.in_memory > self.most_in_memory {
+            self.write_out()?;
+        }
+        let before = self.in_memory;
         for row in rows {
             let bucket = usize::try_from(row.key_hash >> (31 - BUCKET_BITS)).ok();
             if let Some(bucket) = bucket.and_then(|bucket| self.buckets.get_mut(bucket)) {
@@ -114,26 +124,22 @@ impl Rows {
                 self.in_memory += 1;
             }
         }
+        self.new += self.in_memory - before;
+        Ok(())
     }
 
-    /// Keeps the rows that were added since the last call, and writes rows to the temporary file if there are too many.
-    ///
-    /// # Errors
-    /// The system's error, with the path.
-    pub fn keep(&mut self) -> Result<()> {
-        if self.in_memory > self.most_in_memory {
-            self.write_out()?;
-        }
+    /// Keeps the rows that were added since the last call.
+    pub fn keep(&mut self) {
+        self.new = 0;
         for (kept, bucket) in self.kept.iter_mut().zip(&self.buckets) {
             *kept = bucket.len();
         }
-        Ok(())
     }
 
     /// Removes the rows that were added since the last [`Self::keep`].
     pub fn drop_new(&mut self) {
+        self.in_memory -= std::mem::take(&mut self.new);
         for (kept, bucket) in self.kept.iter().zip(&mut self.buckets) {
-            self.in_memory -= bucket.len() - kept;
             bucket.truncate(*kept);
         }
     }
@@ -162,6 +168,7 @@ impl Rows {
             *bucket = Vec::new();
         }
         self.in_memory = 0;
+        self.kept.fill(0);
         Ok(())
     }
 
@@ -347,9 +354,9 @@ mod tests {
         for (bound, threads) in [(MOST_ROWS, 1), (MOST_ROWS, 2), (7_000, 2)] {
             let mut rows = Rows::with_bound(directory.path(), bound);
             for part in given.chunks(3_000) {
-                rows.push(part);
-                rows.keep().unwrap();
-                rows.push(&some_rows(100));
+                rows.push(part).unwrap();
+                rows.keep();
+                rows.push(&some_rows(100)).unwrap();
                 rows.drop_new();
             }
             assert_eq!((rows.len(), rows.spill.is_some()), (given.len(), bound == 7_000));
@@ -366,8 +373,8 @@ mod tests {
         let mut sides = [(); 2].map(|()| Rows::with_bound(directory.path(), 5_000));
         for (number, side) in sides.iter_mut().enumerate() {
             let others = given.iter().enumerate().filter(|(at, _)| at % 5_000 != 100 + number);
-            side.push(&others.map(|(_, row)| *row).collect::<Vec<_>>());
-            side.keep().unwrap();
+            side.push(&others.map(|(_, row)| *row).collect::<Vec<_>>()).unwrap();
+            side.keep();
         }
         let [first, second] = sides;
         let mut found = Vec::new();
@@ -383,7 +390,7 @@ mod tests {
     fn without_rows_there_is_no_file() {
         let directory = tempfile::tempdir().unwrap();
         let mut rows = Rows::new(directory.path());
-        rows.push(&[Row { key_hash: -1, part: 0, offset: 0, time: 0 }]);
+        rows.push(&[Row { key_hash: -1, part: 0, offset: 0, time: 0 }]).unwrap();
         assert!(rows.is_empty());
         assert_eq!(rows.write(2, |_, pieces| pieces.collect::<Result<Vec<_>>>()).unwrap().len(), 0);
     }
