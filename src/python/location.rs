@@ -31,6 +31,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(expect_heads, m)?)?;
     m.add_function(wrap_pyfunction!(expect_ends, m)?)?;
     m.add_function(wrap_pyfunction!(list_remote, m)?)?;
+    m.add_function(wrap_pyfunction!(forget_lists, m)?)?;
     m.add_function(wrap_pyfunction!(put_remote, m)?)?;
     m.add_function(wrap_pyfunction!(upload_file, m)?)?;
     m.add_function(wrap_pyfunction!(delete_remote, m)?)
@@ -180,6 +181,12 @@ fn list_remote(py: Python<'_>, directory: PathBuf) -> PyResult<Vec<(PyPath, Desc
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         entries.into_iter().map(described).filter_map(Result::transpose).collect::<Result<_>>()
     })?)
+}
+
+/// Forget what was listed in remote stores, because other processes wrote for this one.
+#[pyfunction]
+fn forget_lists(py: Python<'_>) {
+    py.detach(remote::forget_listings);
 }
 
 /// List several remote directories at the same time, so that the next seconds need no request for them. Local paths are left out.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import time
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -15,6 +14,7 @@ from logdex._core import (
     IndexFile,
     StoreSealing,
     delete_remote,
+    forget_lists,
     list_remote,
     locate,
     sealed_directory,
@@ -179,8 +179,8 @@ def _remove(keys: Path, name: str) -> None:
     """Remove what a job wrote that failed."""
     with contextlib.suppress(OSError):
         if isinstance(keys, RemotePath):
-            # Not what this process listed before the job: a list is believed for a second.
-            time.sleep(1)
+            # Not what this process listed before the tasks wrote.
+            forget_lists()
             for path, _ in list_remote(locate(keys)):
                 if path.name.startswith(name):
                     delete_remote(path)

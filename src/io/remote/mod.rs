@@ -41,6 +41,13 @@ pub fn refresh() {
     }
 }
 
+/// Forgets all that was listed: other processes wrote for this one.
+pub fn forget_listings() {
+    if let Some(client) = client::Client::existing() {
+        client.forget_listings();
+    }
+}
+
 /// Lists a directory, sorted by name. What was listed in the last seconds is not asked again.
 ///
 /// # Errors
