@@ -65,7 +65,7 @@ def main() -> None:
         "built": ls.build_index(spark, store, f"{out}/index", **build).checked,
         "keys": ls.build_key_index(spark, logs, f"{out}/keys", storage_options=storage).checked,
     }
-    answers["sealed"] = ls.seal(spark, *given["seal"]).checked
+    answers["sealed"] = ls.seal(spark, store, f"{out}/sealed", storage_options=storage).checked
     answers["built_entries"] = read("rocketmq_index", f"{out}/index").count()
     answers["built_candidates"] = ls.lookup(keys, f"{out}/index", storage_options=storage).count()
     spark.stop()

@@ -18,7 +18,7 @@ import golden
 import golden_kafka
 import object_store
 import store_answers
-from logdex._core import locate, read_file
+from logdex._core import list_remote, locate, read_file
 from logdex.kafka import LogDir, build_key_index
 from logdex.rocketmq import IndexService, MessageStore
 from spark_cluster import standalone
@@ -64,8 +64,6 @@ def test_a_cluster_without_a_shared_disk_reads_finds_builds_and_seals(tmp_path: 
     expected = local_answers(store, logs, here, asked, topic)
     index = [path.read_bytes() for path in sorted((here / "index").iterdir())]
     sealed_rows = store_answers.sealed_rows(here / "sealed" / "_logdex")
-    # Sealing needs a directory that all workers see.
-    shared = golden.unpack("rolled", tmp_path / "shared")
     with object_store.serve() as server:
         out = f"s3://{object_store.BUCKET}/out"
         given = {
@@ -76,9 +74,8 @@ def test_a_cluster_without_a_shared_disk_reads_finds_builds_and_seals(tmp_path: 
             "keys": asked,
             "topic": topic,
             "events": f"file:{tmp_path / 'events'}",
-            "seal": [str(shared), str(tmp_path / "sealed")],
         }
-        # Nothing but the bucket and the store that is sealed is left.
+        # Nothing but the bucket is left.
         shutil.rmtree(here)
         (tmp_path / "events").mkdir()
         (tmp_path / "driver").mkdir()
@@ -96,6 +93,12 @@ def test_a_cluster_without_a_shared_disk_reads_finds_builds_and_seals(tmp_path: 
         assert program.returncode == 0, program.stderr[-4000:]
         answers = json.loads(program.stdout)
         files = json.loads(read_file(locate(f"{out}/index/_committed.json", server.options)))["files"]
+        for path, _ in list_remote(locate(f"{out}/sealed/_logdex/keys", server.options)):
+            copy = tmp_path / "sealed" / "keys" / path.name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(read_file(path))
+        catalog = read_file(locate(f"{out}/sealed/_logdex/catalog.parquet", server.options))
+        (tmp_path / "sealed" / "catalog.parquet").write_bytes(catalog)
         built = [read_file(locate(f"{out}/index/{files[name]['object']}", server.options)) for name in sorted(files)]
     workers = {Path(each).relative_to(tmp_path / "cluster").parts[0] for each in answers.pop("directories")}
     assert workers == {"worker-0", "worker-1"}
@@ -111,7 +114,7 @@ def test_a_cluster_without_a_shared_disk_reads_finds_builds_and_seals(tmp_path: 
     assert {**sealed, "key_bytes": 0} == {**local, "key_bytes": 0}
     assert answers == expected
     assert built == index
-    assert store_answers.sealed_rows(tmp_path / "sealed" / "_logdex").to_pylist() == sealed_rows.to_pylist()
+    assert store_answers.sealed_rows(tmp_path / "sealed").to_pylist() == sealed_rows.to_pylist()
     assert len(sealed_rows) > 3000
     assert len(answers["found"]) > 50
     # Logs of master, workers, tasks and driver, and what Spark keeps of plans and settings.

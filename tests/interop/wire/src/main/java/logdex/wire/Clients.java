@@ -16,6 +16,7 @@ import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
+import org.apache.rocketmq.client.consumer.PullStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
@@ -105,6 +106,19 @@ public final class Clients {
                 PullResult pulled = puller(group).pull(queue, expression, q.getLongValue("offset"), max);
                 return Map.of(
                     "status", pulled.getPullStatus(), "next", pulled.getNextBeginOffset(), "messages", places(pulled.getMsgFoundList()));
+            }
+            case "drain": {
+                long count = 0;
+                long sum = 0;
+                PullResult pulled = puller(group).pull(queue, expression, 0, 32);
+                while (pulled.getPullStatus() == PullStatus.FOUND) {
+                    count += pulled.getMsgFoundList().size();
+                    for (MessageExt message : pulled.getMsgFoundList()) {
+                        sum += message.getCommitLogOffset();
+                    }
+                    pulled = puller(group).pull(queue, expression, pulled.getNextBeginOffset(), 32);
+                }
+                return List.of(count, sum);
             }
             case "offsets": {
                 DefaultMQPullConsumer consumer = puller(group);
