@@ -129,6 +129,8 @@ class LogServer:
             finally:
                 for each in (reports, sends):
                     each.cancel()
+                # Before Python 3.12 a wait_for that has its result loses the cancellation; the end of the connection stays.
+                writer.transport.abort()
                 await asyncio.gather(reports, sends, return_exceptions=True)
         except (OSError, EOFError, ValueError, asyncio.TimeoutError) as error:
             _log.info("slave %s: dropped: %s", address, str(error) or "no report in time")
@@ -141,15 +143,17 @@ class LogServer:
             writer.transport.abort()
 
     async def _report(self, reader: asyncio.StreamReader) -> int:
-        """Return the next report; raise ValueError if it is outside of the log."""
+        """Return the next report; raise ValueError if it is beyond the log."""
         (offset,) = REPORT.unpack(await asyncio.wait_for(reader.readexactly(REPORT.size), SILENT_S))
-        minimum, end = self._log.min_offset, self._end()
-        if offset and not minimum <= offset <= end:
-            raise ValueError(f"report {offset} of a log from {minimum} to {end}")
+        if not 0 <= offset <= (end := self._end()):
+            raise ValueError(f"report {offset} of a log that ends at {end}")
         return int(offset)
 
     async def _first_report(self, reader: asyncio.StreamReader) -> int:
         begin = await self._report(reader)
+        # Only here: the minimum is a look at every file of the log, and a slave reports each frame.
+        if begin and begin < (minimum := self._log.min_offset):
+            raise ValueError(f"report {begin} of a log that begins at {minimum}")
         self._acknowledge(begin)
         return begin or self._log.min_offset
 

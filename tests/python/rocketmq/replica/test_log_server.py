@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -154,6 +154,35 @@ def test_a_slave_below_the_minimum_is_closed_and_an_empty_one_gets_everything(
                 asker.report(0)
                 assert (await asker.frame())[0] == FILE
             await server.stop()
+
+    asyncio.run(test())
+
+
+def test_reports_look_at_no_file_and_delay_no_stop(root: Path) -> None:
+    class Counting:
+        """A log that counts how often its files are looked at for the minimum."""
+
+        def __init__(self, log: CommitLog) -> None:
+            self.files, self.looks = log.files, 0
+
+        @property
+        def min_offset(self) -> int:
+            self.looks += 1
+            return 0
+
+    async def test() -> None:
+        with CommitLog.open(root / "commitlog") as log:
+            counting = Counting(log)
+            server = LogServer(cast("CommitLog", counting), FILE, lambda: END)
+            port = await server.start("127.0.0.1", 0)
+            async with slave(port) as asker:
+                asker.send(struct.pack(">q", FILE) * 3_000)
+                asker.report(END)
+                assert await server.wait_for(END, 20)
+                asker.send(struct.pack(">q", END) * 50_000)
+                await asyncio.sleep(0)
+                await asyncio.wait_for(server.stop(), 10)
+            assert counting.looks <= 2
 
     asyncio.run(test())
 
