@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,7 +39,7 @@ COLUMNS = (
 @pytest.mark.timeout(3600)
 def test_a_broker_loads_what_spark_wrote(spark: SparkSession, tmp_path: Path, say: Callable[[str], None]) -> None:
     root = tmp_path / "store"
-    options = {"fileSize": FILE_SIZE, "hashSlots": HASH_SLOTS, "maxEntries": MAX_ENTRIES, "zone": "UTC"}
+    options: dict[str, Any] = {"fileSize": FILE_SIZE, "hashSlots": HASH_SLOTS, "maxEntries": MAX_ENTRIES, "zone": "UTC"}
     rows = spark.range(0, ROWS, 1, 1).selectExpr(*COLUMNS)
     begun = time.perf_counter()
     rows.write.format("rocketmq").mode("append").options(**options).save(str(root))
