@@ -26,10 +26,13 @@ use object_store::{
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 
+use super::buffers::Buffers;
 use super::object::{Object, RemoteEntry};
 use super::process_stores;
 use super::roots::{self, Options};
 
+/// Bytes of the longest request: 8 MiB.
+pub(super) const LONGEST_REQUEST: usize = 8 << 20;
 /// Requests in flight.
 const MOST_REQUESTS: usize = 16;
 /// Time after which a request is not repeated, unless the option [`RETRY_TIMEOUT`] says another.
@@ -53,6 +56,7 @@ pub(super) struct Client {
     stores: Mutex<HashMap<String, Arc<dyn ObjectStore>>>,
     listings: Mutex<HashMap<PathBuf, (Instant, Listing)>>,
     requests: Arc<Semaphore>,
+    pub(super) buffers: Arc<Buffers>,
 }
 
 type Listing = Arc<Vec<RemoteEntry>>;
@@ -204,6 +208,7 @@ impl Client {
             stores: Mutex::default(),
             listings: Mutex::default(),
             requests: Arc::new(Semaphore::new(MOST_REQUESTS)),
+            buffers: Arc::new(Buffers::new(LONGEST_REQUEST)),
         })
     }
 
@@ -470,7 +475,7 @@ impl Client {
         range: Range<u64>,
     ) -> Result<impl Future<Output = Result<Bytes, Failure>> + Send + 'static, Failure> {
         let (store, key, options) = self.store(&object.path)?;
-        let requests = Arc::clone(&self.requests);
+        let (requests, buffers) = (Arc::clone(&self.requests), Arc::clone(&self.buffers));
         let identity = (object.len, object.etag.clone(), object.modified_ms);
         Ok(async move {
             let deadline = deadline(&options)?;
@@ -482,7 +487,7 @@ impl Client {
                 // Not while it waits in line.
                 let begun = *begun.get_or_insert_with(Instant::now);
                 let most = deadline * MOST_DEADLINES;
-                let asked = get(store.as_ref(), &key, range.clone(), &identity, &options);
+                let asked = get(store.as_ref(), &key, range.clone(), &identity, &options, &buffers);
                 let got = tokio::time::timeout(most, asked).await.unwrap_or_else(|_| Err(Broken::Refused(late(most))));
                 drop(permit);
                 match got {
@@ -510,6 +515,7 @@ async fn get(
     range: Range<u64>,
     (len, etag, modified_ms): &(u64, Option<String>, Option<u128>),
     options: &Options,
+    buffers: &Arc<Buffers>,
 ) -> Result<Bytes, Broken> {
     let changed = |found: &str| {
         let text = format!("expected the object as it was when it was opened, {len} bytes; found {found}");
@@ -536,15 +542,20 @@ async fn get(
         return Err(changed("another one"));
     }
     let wanted = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-    match answer.bytes().await {
-        Ok(bytes) if bytes.len() == wanted => Ok(bytes),
-        Ok(bytes) => Err(Broken::Body(Failure::other(format!(
-            "expected {wanted} bytes at byte {}, got {}",
-            range.start,
-            bytes.len()
-        )))),
-        Err(error) => Err(Broken::Body(Failure::of(&error, options))),
+    let (mut body, mut bytes) = (answer.into_stream(), buffers.take(wanted));
+    let mut got = 0;
+    while let Some(piece) = body.try_next().await.map_err(|error| Broken::Body(Failure::of(&error, options)))? {
+        got += piece.len();
+        if got > wanted {
+            break;
+        }
+        bytes.push(&piece);
     }
+    if got == wanted {
+        return Ok(bytes.into_bytes());
+    }
+    let text = format!("expected {wanted} bytes at byte {}, got {got}", range.start);
+    Err(Broken::Body(Failure::other(text)))
 }
 
 fn milliseconds(object: &ObjectMeta) -> Option<u128> {
