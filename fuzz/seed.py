@@ -14,11 +14,13 @@ sys.path.insert(0, str(HOME / "tests" / "python" / "support"))
 
 import golden  # noqa: E402 -- found by the line above
 import golden_kafka  # noqa: E402
+import wire  # noqa: E402
 
 _MOST = 4096
 """Bytes of a seed."""
 _STORES = ("basic", "ipv6", "v5-basic", "v5-3-3")
 _LOGS = ("codecs", "codecs-4x", "compacted", "follower", "legacy", "timestamps", "transactions")
+_TRAFFIC = ("remoting-read", "client-traffic", "acl")
 _PER_CASE = 24
 """Seeds of one case and target."""
 _STATED_OFFSET = 28
@@ -123,6 +125,13 @@ def _kafka_indexes() -> dict[str, bytes]:
     return seeds
 
 
+def _remoting() -> dict[str, bytes]:
+    """Yield recorded requests, and one with a binary header."""
+    recorded = [bytes.fromhex(each["requestHex"]) for name in _TRAFFIC for each in wire.vectors(name)]
+    seeds = [*recorded, wire.binary_request(11, {"topic": "T", "queueId": "1"}, opaque=7)]
+    return {f"{number}": seed for number, seed in enumerate(seeds) if len(seed) <= _MOST}
+
+
 _SEEDS = {
     "frames": _frames,
     "properties": _properties,
@@ -130,6 +139,7 @@ _SEEDS = {
     "index_file": _index_file,
     "kafka_batches": _kafka_batches,
     "kafka_indexes": _kafka_indexes,
+    "remoting": _remoting,
 }
 
 

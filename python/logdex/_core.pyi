@@ -54,6 +54,7 @@ __all__ = [
     "QueueReader",
     "QueueView",
     "RecoveredSegment",
+    "RemotingCommand",
     "SealedFiles",
     "SealedLogs",
     "SealedStore",
@@ -899,6 +900,38 @@ class QueueView:
     def pull(
         self, begin: int, *, max_num: int, max_bytes: int, codes: _Ints | None = None
     ) -> tuple[bytes, int, int, str]: ...
+
+@final
+class RemotingCommand:
+    MAX_FRAME: int
+    VERSION: int
+    @staticmethod
+    def frame_length(head: bytes) -> int: ...
+    @staticmethod
+    def decode(frame: bytes) -> RemotingCommand: ...
+    @staticmethod
+    def request(code: int, opaque: int, ext: dict[str, str], body: bytes = b"", *, one_way: bool = False) -> bytes: ...
+    def answer(
+        self, code: int, ext: dict[str, str] | None = None, body: bytes = b"", remark: str | None = None
+    ) -> bytes: ...
+    @property
+    def code(self) -> int: ...
+    @property
+    def ext(self) -> dict[str, str]: ...
+    @property
+    def body(self) -> bytes: ...
+    @property
+    def remark(self) -> str | None: ...
+    @property
+    def opaque(self) -> int: ...
+    @property
+    def language(self) -> str: ...
+    @property
+    def version(self) -> int: ...
+    @property
+    def is_answer(self) -> bool: ...
+    @property
+    def is_one_way(self) -> bool: ...
 
 @final
 class QueueCrossCheck:

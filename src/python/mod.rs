@@ -37,6 +37,7 @@ mod planned_log;
 mod prepared_file;
 mod queue_cross_check;
 mod queue_reader;
+mod remoting;
 mod report;
 mod sealed;
 mod small_file;
@@ -68,6 +69,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     consume_queue_writer::register(m)?;
     queue_cross_check::register(m)?;
     given_batches::register(m)?;
+    remoting::register(m)?;
     report::register(m)?;
     sealed::register(m)?;
     small_file::register(m)?;

@@ -19,6 +19,7 @@ mod names;
 pub mod offset_files;
 pub mod queue_stream;
 pub mod release;
+pub mod remoting;
 pub mod schedule;
 pub mod seal;
 pub mod store_parts;

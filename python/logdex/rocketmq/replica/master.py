@@ -12,14 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from logdex._core import RemotingCommand
 from logdex.errors import CorruptFileError
 from logdex.rocketmq.server.codes import Ask, Code
-from logdex.rocketmq.server.frame import FrameError, decode, encode_request, frame_length
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from logdex.rocketmq.server.frame import Command
 
 ANSWER_S = 3.0
 """Seconds that an answer may take, as for a slave of 4.9.3."""
@@ -141,15 +140,15 @@ class _Connection:
     _address: str
     _asked: int = 0
 
-    def ask(self, code: int, ext: dict[str, str] | None = None, *, may_refuse: bool = False) -> Command:
+    def ask(self, code: int, ext: dict[str, str] | None = None, *, may_refuse: bool = False) -> RemotingCommand:
         """Return the answer to a request; raise OSError if there is none in time, or a refusal."""
         self._asked += 1
-        self._wire.sendall(encode_request(code, self._asked, ext or {}))
+        self._wire.sendall(RemotingCommand.request(code, self._asked, ext or {}))
         try:
-            answer = decode(self._read())
+            answer = RemotingCommand.decode(self._read())
             while not answer.is_answer or answer.opaque != self._asked:
-                answer = decode(self._read())
-        except FrameError as error:
+                answer = RemotingCommand.decode(self._read())
+        except ValueError as error:
             raise ConnectionError(f"{self._address}: expected the answer of a broker, found a {error}") from None
         if answer.code != Code.SUCCESS and not may_refuse:
             raise ConnectionRefusedError(
@@ -157,7 +156,7 @@ class _Connection:
             )
         return answer
 
-    def ask_again(self, code: int) -> Command:
+    def ask_again(self, code: int) -> RemotingCommand:
         """Return the answer to a request that a broker refuses in its first seconds, when it has no statistics."""
         for _ in range(_TRIES):
             answer = self.ask(code, may_refuse=True)
@@ -175,7 +174,7 @@ class _Connection:
                 raise ConnectionResetError(f"{self._address}: closed before it answered")
             frame += piece
             if len(frame) == _HEAD:
-                length = frame_length(bytes(frame))
+                length = RemotingCommand.frame_length(bytes(frame))
         return bytes(frame)
 
 

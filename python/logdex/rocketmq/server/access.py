@@ -17,7 +17,7 @@ from logdex.errors import CorruptFileError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from logdex.rocketmq.server.frame import Command
+    from logdex._core import RemotingCommand
 
 _NOT_SIGNED = {"Signature", "_UNIQUE_KEY_QUERY"}
 _MEMBER = re.compile(r"^\s*(?:-\s+)?(accessKey|secretKey)\s*:\s*(['\"]?)(.+?)\2\s*(?:#.*)?$", re.MULTILINE)
@@ -40,7 +40,7 @@ def read_access_keys(path: Path) -> dict[str, str]:
     return dict(zip(values[::2], values[1::2], strict=True))
 
 
-def signature(command: Command, secret: str) -> str:
+def signature(command: RemotingCommand, secret: str) -> str:
     """Return the signature of a request: of the values of its fields, in the order of their names, and of its body."""
     # Java compares texts by their UTF-16 units.
     names = sorted(command.ext.keys() - _NOT_SIGNED, key=lambda name: name.encode("utf-16-be", errors="surrogatepass"))
@@ -48,7 +48,7 @@ def signature(command: Command, secret: str) -> str:
     return b64encode(hmac.digest(secret.encode(), content, hashlib.sha1)).decode()
 
 
-def refusal(command: Command, keys: dict[str, str]) -> str | None:
+def refusal(command: RemotingCommand, keys: dict[str, str]) -> str | None:
     """Return why a request is refused; None if it is signed by a known key."""
     key = command.ext.get("AccessKey")
     if not key:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from logdex._core import RemotingCommand
 from logdex.rocketmq.fastjson import MessageQueue
 from logdex.rocketmq.message import offset_in_msg_id
 from logdex.rocketmq.server.clients import TAG, Member
 from logdex.rocketmq.server.codes import Ask, Code
 from logdex.rocketmq.server.exchange import Answer, Forward, Refusal
-from logdex.rocketmq.server.frame import MAX_FRAME
 
 if TYPE_CHECKING:
     from logdex.rocketmq.server.archive import Archive
@@ -215,7 +215,7 @@ def consume_directly(archive: Archive, state: State, request: Request) -> Forwar
     except ValueError as error:
         raise Refusal(Code.SYSTEM_ERROR, f"msgId: {error}") from None
     # The offset may have any value, but Java's are 64 bits.
-    frame = archive.store.commit_log.stored_frames([offset & (1 << 63) - 1], MAX_FRAME >> 1)
+    frame = archive.store.commit_log.stored_frames([offset & (1 << 63) - 1], RemotingCommand.MAX_FRAME >> 1)
     return _ask(state, request, ext, frame)
 
 

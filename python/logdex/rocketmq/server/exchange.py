@@ -11,8 +11,8 @@ from logdex.rocketmq.server.codes import Code
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from logdex._core import RemotingCommand
     from logdex.rocketmq.server.archive import Archive
-    from logdex.rocketmq.server.frame import Command
     from logdex.rocketmq.server.new_message import NewMessage
     from logdex.rocketmq.server.state import State
 
@@ -39,7 +39,7 @@ class Peer:
 class Request:
     """A client's command, and where it came from."""
 
-    command: Command
+    command: RemotingCommand
     peer: Peer
     may_hold: bool = True
     """False: a pull is answered now, even if there is no message."""

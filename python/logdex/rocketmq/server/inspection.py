@@ -8,12 +8,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from logdex._core import __version__
+from logdex._core import RemotingCommand, __version__
 from logdex.errors import GeometryError
 from logdex.rocketmq.server.archive import RETRY_PREFIX
 from logdex.rocketmq.server.codes import Ask, Code
 from logdex.rocketmq.server.exchange import Answer, Refusal
-from logdex.rocketmq.server.frame import VERSION
 
 if TYPE_CHECKING:
     from logdex.rocketmq.server.archive import Archive
@@ -155,7 +154,7 @@ def runtime_info(archive: Archive, state: State, _: Request) -> Answer:
             "table": {
                 **idle,
                 "bootTimestamp": str(state.started_ms),
-                "brokerVersion": str(VERSION),
+                "brokerVersion": str(RemotingCommand.VERSION),
                 "brokerVersionDesc": f"logdex-{__version__}",
                 "commitLogDiskRatio": "0.0",
                 "commitLogMaxOffset": str(end),

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from logdex._core import RemotingCommand
 from logdex._types import MIN_INT64
 from logdex.rocketmq.server.clients import TAG, Subscription
 from logdex.rocketmq.server.codes import Ask, Code
 from logdex.rocketmq.server.exchange import FAQ, Answer, Hold, Refusal
-from logdex.rocketmq.server.frame import MAX_FRAME
 
 if TYPE_CHECKING:
     from logdex._core import IndexHeader
@@ -26,7 +26,7 @@ _LONGEST_HOLD_S = 60.0
 _MOST_FOUND = 64
 """The most messages of a query (maxMsgsNumBatch)."""
 _MOST_OF_UNIQUE_KEY = 32
-_BODY_BYTES = MAX_FRAME - 4096
+_BODY_BYTES = RemotingCommand.MAX_FRAME - 4096
 """What fits into a frame beside its header. Clients close the connection at a longer one."""
 _ZONES_MS = 27 * 3_600_000
 """The most by which a client's time zone may differ from that of the client whose id it asks for."""

@@ -10,10 +10,10 @@ import re
 import time
 from typing import TYPE_CHECKING
 
+from logdex._core import RemotingCommand
 from logdex.rocketmq.server.archive import RETRY_PREFIX, Topic
 from logdex.rocketmq.server.codes import Ask, Code
 from logdex.rocketmq.server.exchange import FAQ, Answer, Put, Refusal, java_integer
-from logdex.rocketmq.server.frame import MAX_FRAME
 from logdex.rocketmq.server.master import DLQ_PREFIX, UNIT, UNIT_SUB, Master, master_of
 from logdex.rocketmq.server.new_message import (
     CLUSTER,
@@ -272,7 +272,7 @@ def stored_message(archive: Archive, phy_offset: int) -> StoredMessage | None:
     """Return the message at an offset of the log; None if no message begins there."""
     if phy_offset < 0:
         return None
-    frame = archive.store.commit_log.stored_frames([phy_offset], MAX_FRAME)
+    frame = archive.store.commit_log.stored_frames([phy_offset], RemotingCommand.MAX_FRAME)
     return StoredMessage.parse(frame) if frame else None
 
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from logdex._core import RemotingCommand
 from logdex._listener import Goodbye
 from logdex.rocketmq.server.access import refusal
 from logdex.rocketmq.server.answers import SLOW, SLOW_IF_REMOTE, answer
 from logdex.rocketmq.server.codes import Ask, Code
 from logdex.rocketmq.server.exchange import Answer, Forward, Hold, Peer, Put, Request
-from logdex.rocketmq.server.frame import decode, encode_answer, encode_request, frame_length
 from logdex.rocketmq.server.new_message import REAL_TOPIC
 from logdex.rocketmq.server.put_service import PutService
 from logdex.rocketmq.server.sends import HALF_TOPIC, now_ms
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from logdex.rocketmq.replica.log_server import LogServer
     from logdex.rocketmq.server.archive import Archive
     from logdex.rocketmq.server.exchange import Notice, Reply
-    from logdex.rocketmq.server.frame import Command
     from logdex.rocketmq.server.new_message import NewMessage, StoredMessage
     from logdex.rocketmq.server.put_service import Placed, PutEach
     from logdex.rocketmq.server.state import State
@@ -41,6 +40,8 @@ requests_log = logging.getLogger("logdex.rocketmq.server.requests")
 
 _THREADS = 4
 _MOST_IN_THREADS = 256
+_QUICK_S = 0.005
+"""A kind of request whose last answer took less than this needs no thread: a change of threads costs more than a short search."""
 _MOST_HELD = 20_000
 _MOST_FORWARDED = 256
 _FORWARD_S = 10.0
@@ -84,6 +85,7 @@ class BrokerService:
         self._state = state
         self._access_keys = access_keys
         self._slow = SLOW | SLOW_IF_REMOTE if archive.is_remote else SLOW
+        self._quick: set[int] = set()
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(_THREADS, "logdex-serve")
         self._peers: dict[Connection, Peer] = {}
@@ -116,11 +118,11 @@ class BrokerService:
             text = self.metrics().encode()
             kind = b"Content-Type: text/plain; version=0.0.4\r\nConnection: close\r\n"
             raise Goodbye(b"HTTP/1.1 200 OK\r\n%bContent-Length: %d\r\n\r\n%b" % (kind, len(text), text))
-        return frame_length(head)
+        return RemotingCommand.frame_length(head)
 
     def received(self, connection: Connection, frame: bytes) -> None:
         """Take a frame."""
-        command = decode(frame)
+        command = RemotingCommand.decode(frame)
         if command.is_answer:
             self._pass_on(self._peers[connection], command)
             return
@@ -220,7 +222,7 @@ class BrokerService:
 
     def _start(self, connection: Connection, request: Request) -> None:
         """Answer a request, or let a thread do it."""
-        if request.command.code not in self._slow:
+        if request.command.code not in self._slow or request.command.code in self._quick:
             self._finish(connection, request, self._answer(request))
         elif self._in_threads >= _MOST_IN_THREADS:
             self._finish(connection, request, Answer(code=Code.SYSTEM_BUSY, remark=_BUSY))
@@ -230,12 +232,19 @@ class BrokerService:
             work.add_done_callback(lambda done: self._finish_work(connection, request, done))
 
     def _answer(self, request: Request) -> Reply:
+        begin = self._loop.time()
         try:
             return answer(self._archive, self._state, request)
         except Exception as error:  # noqa: BLE001 -- logged
             # A fault of logdex. The client learns of it, and the server goes on.
             _log.exception("request %s of %s", _name(request.command.code), request.peer.address)
             return Answer(code=Code.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
+        finally:
+            # What is in memory of a remote store tells nothing of the next request.
+            if not self._archive.is_remote and self._loop.time() - begin < _QUICK_S:
+                self._quick.add(request.command.code)
+            else:
+                self._quick.discard(request.command.code)
 
     def _finish_work(self, connection: Connection, request: Request, done: asyncio.Future[Reply]) -> None:
         self._in_threads -= 1
@@ -266,14 +275,14 @@ class BrokerService:
             )
             requests_log.info("%s %s %s -> %d %r, %d bytes", *what)
         if not command.is_one_way and connection.is_open:
-            connection.send(encode_answer(command, reply.code, reply.ext, reply.body, reply.remark))
+            connection.send(command.answer(reply.code, reply.ext, reply.body, reply.remark))
             self._state.counts["sent_bytes_total"] += len(reply.body)
 
     def _tell(self, notices: Iterable[Notice]) -> None:
         for notice in notices:
             connection = self._connections.get(notice.peer)
             if connection is not None:
-                frame = encode_request(notice.code, self._next_opaque(), notice.ext, notice.body, one_way=True)
+                frame = RemotingCommand.request(notice.code, self._next_opaque(), notice.ext, notice.body, one_way=True)
                 connection.send(frame)
 
     def _put(self, connection: Connection, request: Request, put: Put) -> None:
@@ -364,9 +373,9 @@ class BrokerService:
 
         timeout = self._loop.call_later(_FORWARD_S, too_late)
         self._forwarded[opaque] = _Forwarded(connection, request, forward, timeout)
-        target.send(encode_request(forward.code, opaque, forward.ext, forward.body))
+        target.send(RemotingCommand.request(forward.code, opaque, forward.ext, forward.body))
 
-    def _pass_on(self, peer: Peer, command: Command) -> None:
+    def _pass_on(self, peer: Peer, command: RemotingCommand) -> None:
         """Send the answer of a client to the one that asked."""
         asked = self._forwarded.get(command.opaque)
         if asked is not None and asked.forward.peer is peer:

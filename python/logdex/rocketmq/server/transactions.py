@@ -14,9 +14,9 @@ import struct
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from logdex._core import RemotingCommand
 from logdex.rocketmq.server.codes import Ask, Code
 from logdex.rocketmq.server.exchange import Answer, Notice, Put, Refusal
-from logdex.rocketmq.server.frame import MAX_FRAME
 from logdex.rocketmq.server.master import master_of
 from logdex.rocketmq.server.new_message import (
     PRODUCER_GROUP,
@@ -210,7 +210,7 @@ def _messages(archive: Archive, topic: str, offset: int) -> Iterator[StoredMessa
     if found is None:
         return
     while True:
-        frames, count, offset, _ = found[1].pull(offset, max_num=_PULLED, max_bytes=MAX_FRAME)
+        frames, count, offset, _ = found[1].pull(offset, max_num=_PULLED, max_bytes=RemotingCommand.MAX_FRAME)
         if not count:
             return
         at = 0

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import wire
+from logdex._core import RemotingCommand
 from logdex.errors import CorruptFileError
 from logdex.rocketmq.server.access import read_access_keys, refusal, signature
-from logdex.rocketmq.server.frame import decode
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,7 @@ SIGNED = wire.vectors("acl")
 
 @pytest.mark.parametrize("vector", SIGNED, ids=lambda vector: vector["name"])
 def test_the_signature_is_that_of_a_real_client(vector: dict[str, Any]) -> None:
-    command = decode(bytes.fromhex(vector["requestHex"]))
+    command = RemotingCommand.decode(bytes.fromhex(vector["requestHex"]))
     assert signature(command, vector["secretKey"]) == vector["signature"]
     keys = {vector["accessKey"]: vector["secretKey"]}
     assert refusal(command, keys) is None
@@ -30,7 +30,7 @@ def test_the_signature_is_that_of_a_real_client(vector: dict[str, Any]) -> None:
 
 
 def test_a_request_without_a_key_is_refused() -> None:
-    assert "No accessKey" in str(refusal(decode(wire.request(105, {"topic": "T"})), {"a": "s"}))
+    assert "No accessKey" in str(refusal(RemotingCommand.decode(wire.request(105, {"topic": "T"})), {"a": "s"}))
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ import pytest
 
 import golden
 import wire
+from logdex._core import RemotingCommand
 from logdex.errors import CorruptFileError
 from logdex.rocketmq import MessageStore
 from logdex.rocketmq.server.answers import answer
 from logdex.rocketmq.server.archive import Archive
 from logdex.rocketmq.server.codes import Ask
 from logdex.rocketmq.server.exchange import Answer, Forward, Hold, Peer, Request
-from logdex.rocketmq.server.frame import decode
 from logdex.rocketmq.server.offsets import ConsumerOffsets
 from logdex.rocketmq.server.state import State
 
@@ -37,7 +37,7 @@ class Asked:
         self.peer = Peer("127.0.0.1:5")
 
     def reply(self, code: int, body: bytes = b"", peer: Peer | None = None, **ext: object) -> Any:
-        command = decode(wire.request(code, {name: str(value) for name, value in ext.items()}, body))
+        command = RemotingCommand.decode(wire.request(code, {name: str(value) for name, value in ext.items()}, body))
         return answer(self.archive, self.state, Request(command, peer or self.peer))
 
     def answer(self, code: int, body: bytes = b"", **ext: Any) -> Answer:

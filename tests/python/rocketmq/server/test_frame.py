@@ -9,15 +9,8 @@ from typing import Any
 import pytest
 
 import wire
+from logdex._core import RemotingCommand
 from logdex.rocketmq import fastjson
-from logdex.rocketmq.server.frame import (
-    MAX_FRAME,
-    FrameError,
-    decode,
-    encode_answer,
-    encode_request,
-    frame_length,
-)
 
 RECORDED = [*wire.vectors("remoting-read"), *wire.vectors("client-traffic"), *wire.vectors("acl")]
 
@@ -25,8 +18,8 @@ RECORDED = [*wire.vectors("remoting-read"), *wire.vectors("client-traffic"), *wi
 @pytest.mark.parametrize("vector", RECORDED, ids=lambda vector: vector["name"])
 def test_recorded_requests_decode(vector: dict[str, Any]) -> None:
     frame = bytes.fromhex(vector["requestHex"])
-    assert frame_length(frame[:4]) == len(frame)
-    command = decode(frame)
+    assert RemotingCommand.frame_length(frame[:4]) == len(frame)
+    command = RemotingCommand.decode(frame)
     if "requestCode" in vector:
         assert command.code == vector["requestCode"]
         assert command.ext == (vector["requestExtFields"] or {})
@@ -37,20 +30,23 @@ def test_recorded_requests_decode(vector: dict[str, Any]) -> None:
 
 def test_both_encodings_say_the_same() -> None:
     ext = {"topic": "\u8ba2\u5355", "queueId": "1", "empty": ""}
-    plain, binary = decode(wire.request(11, ext, opaque=7)), decode(wire.binary_request(11, ext, opaque=7))
+    plain, binary = (
+        RemotingCommand.decode(wire.request(11, ext, opaque=7)),
+        RemotingCommand.decode(wire.binary_request(11, ext, opaque=7)),
+    )
     assert plain.ext == binary.ext == ext
     assert (plain.code, plain.opaque, plain.version) == (binary.code, binary.opaque, binary.version) == (11, 7, 399)
 
 
 def test_an_answer_to_a_binary_request_has_a_json_header() -> None:
-    request = decode(wire.binary_request(11, {}, opaque=9))
-    header, body = wire.split(encode_answer(request, 19, {"minOffset": "0"}, b"body", "r\u00e9mark"))
+    request = RemotingCommand.decode(wire.binary_request(11, {}, opaque=9))
+    header, body = wire.split(request.answer(19, {"minOffset": "0"}, b"body", "r\u00e9mark"))
     assert (header["opaque"], header["code"], header["remark"], body) == (9, 19, "r\u00e9mark", b"body")
 
 
 def test_a_json_answer_leaves_out_what_is_not_set() -> None:
-    request = decode(wire.request(105, {"topic": "T"}, opaque=3))
-    header, body = wire.split(encode_answer(request, 0, None, b"{}"))
+    request = RemotingCommand.decode(wire.request(105, {"topic": "T"}, opaque=3))
+    header, body = wire.split(request.answer(0, None, b"{}"))
     assert header == {
         "code": 0,
         "flag": 1,
@@ -60,19 +56,19 @@ def test_a_json_answer_leaves_out_what_is_not_set() -> None:
         "version": 399,
     }
     assert body == b"{}"
-    header, _ = wire.split(encode_answer(request, 1, {}, remark="no"))
+    header, _ = wire.split(request.answer(1, {}, remark="no"))
     assert (header["extFields"], header["remark"]) == ({}, "no")
 
 
 def test_a_notice_is_one_way() -> None:
-    command = decode(encode_request(40, 5, {"consumerGroup": "g"}, one_way=True))
+    command = RemotingCommand.decode(RemotingCommand.request(40, 5, {"consumerGroup": "g"}, one_way=True))
     assert (command.code, command.opaque, command.is_one_way, command.is_answer) == (40, 5, True, False)
 
 
 def test_members_that_are_no_texts_are_taken_as_their_json() -> None:
     header = json.dumps({"code": 34, "extFields": {"a": 1, "b": True, "c": None, "d": "x"}, "new": [1]}).encode()
     frame = struct.pack(">iI", 4 + len(header), len(header)) + header
-    assert decode(frame).ext == {"a": "1", "b": "true", "d": "x"}
+    assert RemotingCommand.decode(frame).ext == {"a": "1", "b": "true", "d": "x"}
 
 
 @pytest.mark.parametrize(
@@ -94,30 +90,30 @@ def test_members_that_are_no_texts_are_taken_as_their_json() -> None:
     ],
 )
 def test_a_header_that_is_none_is_refused(header: bytes) -> None:
-    with pytest.raises(FrameError):
-        decode(struct.pack(">iI", 4 + len(header), len(header)) + header)
+    with pytest.raises(ValueError):
+        RemotingCommand.decode(struct.pack(">iI", 4 + len(header), len(header)) + header)
 
 
 @pytest.mark.parametrize("cut", range(1, 40))
 def test_a_binary_header_that_is_cut_is_refused(cut: int) -> None:
     frame = wire.binary_request(11, {"topic": "T", "queueId": "1"})
     header = frame[8:-cut]
-    with pytest.raises(FrameError):
-        decode(struct.pack(">iI", 4 + len(header), 1 << 24 | len(header)) + header)
+    with pytest.raises(ValueError):
+        RemotingCommand.decode(struct.pack(">iI", 4 + len(header), 1 << 24 | len(header)) + header)
 
 
 def test_lengths_outside_of_the_limits_are_refused() -> None:
-    for length in (-1, 0, 3, MAX_FRAME - 3, 0x7FFFFFFF):
-        with pytest.raises(FrameError):
-            frame_length(struct.pack(">i", length))
-    assert frame_length(struct.pack(">i", MAX_FRAME - 4)) == MAX_FRAME
-    assert frame_length(struct.pack(">i", 4)) == 8
+    for length in (-1, 0, 3, RemotingCommand.MAX_FRAME - 3, 0x7FFFFFFF):
+        with pytest.raises(ValueError):
+            RemotingCommand.frame_length(struct.pack(">i", length))
+    assert RemotingCommand.frame_length(struct.pack(">i", RemotingCommand.MAX_FRAME - 4)) == RemotingCommand.MAX_FRAME
+    assert RemotingCommand.frame_length(struct.pack(">i", 4)) == 8
 
 
 def test_a_header_longer_than_its_frame_and_an_unknown_type_are_refused() -> None:
     for word in (3, 2 << 24 | 2, 255 << 24):
-        with pytest.raises(FrameError):
-            decode(struct.pack(">iI", 6, word) + b"{}")
+        with pytest.raises(ValueError):
+            RemotingCommand.decode(struct.pack(">iI", 6, word) + b"{}")
 
 
 def test_maps_with_bare_keys_are_read_and_written() -> None:

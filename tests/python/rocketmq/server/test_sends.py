@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import wire
+from logdex._core import RemotingCommand
 from logdex.rocketmq import MessageStore, StoreWriter
 from logdex.rocketmq.server.answers import answer
 from logdex.rocketmq.server.archive import Archive
 from logdex.rocketmq.server.exchange import Answer, Peer, Put, Request
-from logdex.rocketmq.server.frame import decode
 from logdex.rocketmq.server.master import GroupTable, Master, TopicTable
 from logdex.rocketmq.server.new_message import StoredMessage
 from logdex.rocketmq.server.offsets import ConsumerOffsets
@@ -43,7 +43,7 @@ class Broker:
         self.peer = Peer("127.0.0.1:60348")
 
     def ask(self, frame: bytes) -> Answer | None:
-        reply = answer(self.archive, self.state, Request(decode(frame), self.peer))
+        reply = answer(self.archive, self.state, Request(RemotingCommand.decode(frame), self.peer))
         while isinstance(reply, Put):
             (placed,) = self.writer.put_each([reply.message])
             reply = reply.then(placed)

@@ -16,11 +16,11 @@ import pytest
 import golden
 import wire
 from logdex import _listener, rocketmq
+from logdex._core import RemotingCommand
 from logdex.rocketmq.server import Limits, service
 from logdex.rocketmq.server.answers import answer
 from logdex.rocketmq.server.archive import Archive
 from logdex.rocketmq.server.exchange import Answer, Forward, Hold, Peer, Request
-from logdex.rocketmq.server.frame import FrameError, decode, frame_length
 from logdex.rocketmq.server.offsets import ConsumerOffsets
 from logdex.rocketmq.server.state import State
 from serve_client import Client, client
@@ -469,10 +469,10 @@ def test_each_request_with_each_byte_flipped_has_an_answer(root: Path) -> None:
         for vector in VECTORS:
             for frame in _flipped(bytes.fromhex(vector["requestHex"])):
                 try:
-                    if frame_length(frame[:4]) != len(frame):
+                    if RemotingCommand.frame_length(frame[:4]) != len(frame):
                         continue
-                    command = decode(frame)
-                except FrameError:
+                    command = RemotingCommand.decode(frame)
+                except ValueError:
                     refused += 1
                     continue
                 reply = answer(archive, state, Request(command, Peer("127.0.0.1:2")))

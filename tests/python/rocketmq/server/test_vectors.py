@@ -9,11 +9,11 @@ import pytest
 
 import golden
 import wire
+from logdex._core import RemotingCommand
 from logdex.rocketmq import MessageStore
 from logdex.rocketmq.server.answers import answer
 from logdex.rocketmq.server.archive import Archive
 from logdex.rocketmq.server.exchange import Answer, Hold, Peer, Request
-from logdex.rocketmq.server.frame import decode, encode_answer
 from logdex.rocketmq.server.offsets import ConsumerOffsets
 from logdex.rocketmq.server.state import State
 
@@ -38,7 +38,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]
         peer = Peer("127.0.0.1:42220")
         found = {}
         for vector in VECTORS:
-            request = Request(decode(bytes.fromhex(vector["requestHex"])), peer)
+            request = Request(RemotingCommand.decode(bytes.fromhex(vector["requestHex"])), peer)
             reply = answer(archive, state, request)
             if isinstance(reply, Hold):
                 assert vector["name"] == "pull-hold"
@@ -60,7 +60,7 @@ def test_the_answer_is_that_of_the_real_program(vector: dict[str, Any], answers:
         assert reply.body == body
     else:
         assert _comparable(vector["name"], wire.value(reply.body)) == _comparable(vector["name"], wire.value(body))
-    encoded, sent = wire.split(encode_answer(request.command, reply.code, reply.ext, reply.body, reply.remark))
+    encoded, sent = wire.split(request.command.answer(reply.code, reply.ext, reply.body, reply.remark))
     assert (encoded["opaque"], encoded["flag"], sent) == (header["opaque"], header["flag"], reply.body)
     assert [(each.code, each.ext) for each in reply.notices] == [
         (told["code"], told["extFields"])
