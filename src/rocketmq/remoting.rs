@@ -48,9 +48,10 @@ pub struct Command<'a> {
 /// # Errors
 /// What is wrong: no frame is so short or so long.
 pub fn frame_length(head: [u8; LENGTH]) -> Result<usize, String> {
-    let length = i64::from(i32::from_be_bytes(head)) + LENGTH as i64;
-    let found = usize::try_from(length).ok().filter(|length| (2 * LENGTH..=MAX_FRAME).contains(length));
-    found.ok_or_else(|| format!("frame of {length} bytes: expected {} to {MAX_FRAME}", 2 * LENGTH))
+    let length = i32::from_be_bytes(head);
+    let whole = usize::try_from(length).ok().map(|length| length + LENGTH);
+    let found = whole.filter(|length| (2 * LENGTH..=MAX_FRAME).contains(length));
+    found.ok_or_else(|| format!("frame of length {length}: expected {LENGTH} to {}", MAX_FRAME - LENGTH))
 }
 
 /// Returns the command of a whole frame.
