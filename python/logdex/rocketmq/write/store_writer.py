@@ -570,14 +570,16 @@ class _Services:
 
     def _let_see(self) -> None:
         """Tell that messages were dispatched."""
-        if self.seen is None:
+        # Another thread may take it away meanwhile.
+        seen = self.seen
+        if seen is None:
             return
         if self._parts.log.wrote_offset > self._parts.dispatched_offset:
             # Delivered messages wait to be dispatched.
             self.wake()
         if self._parts.dispatched_offset > self._seen_offset and self._try(self._parts.show_queues):
             self._seen_offset = self._parts.dispatched_offset
-            self.seen()
+            seen()
 
     def _goes_on(self) -> bool:
         return not self._stopped and self._parts.failure is None
