@@ -21,7 +21,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
 use lru::LruCache;
 
-use super::client::{Client, Failure, LONGEST_REQUEST, client, lock};
+use super::client::{Client, Failure, client, lock};
 use super::object::Object;
 
 /// Bytes of a block of the cache.
@@ -31,7 +31,7 @@ const MOST_BLOCKS: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
 /// Ranges that are closer than this are one request.
 const NEAR: u64 = 1 << 20;
 /// The longest request.
-const WINDOW: u64 = LONGEST_REQUEST as u64;
+const WINDOW: u64 = 8 << 20;
 /// The first window of a scan.
 const FIRST_WINDOW: u64 = 1 << 20;
 /// Windows that are read ahead of a scan.
@@ -172,14 +172,8 @@ impl Cache {
     pub(super) fn forget(handle: u64) {
         let held = CACHE.load_full().filter(|cache| cache.client.is_of_this_process());
         if let Some(cache) = held {
-            let mut state = lock(&cache.blocks);
-            let scan = state.scans.remove(&handle);
-            let was_last = state.scans.is_empty();
-            drop(state);
-            drop(scan);
-            if was_last {
-                cache.client.buffers.clear();
-            }
+            let scans = lock(&cache.blocks).scans.remove(&handle);
+            drop(scans);
         }
     }
 

@@ -26,13 +26,10 @@ use object_store::{
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 
-use super::buffers::Buffers;
 use super::object::{Object, RemoteEntry};
 use super::process_stores;
 use super::roots::{self, Options};
 
-/// Bytes of the longest request: 8 MiB.
-pub(super) const LONGEST_REQUEST: usize = 8 << 20;
 /// Requests in flight.
 const MOST_REQUESTS: usize = 16;
 /// Time after which a request is not repeated, unless the option [`RETRY_TIMEOUT`] says another.
@@ -56,7 +53,6 @@ pub(super) struct Client {
     stores: Mutex<HashMap<String, Arc<dyn ObjectStore>>>,
     listings: Mutex<HashMap<PathBuf, (Instant, Listing)>>,
     requests: Arc<Semaphore>,
-    pub(super) buffers: Arc<Buffers>,
 }
 
 type Listing = Arc<Vec<RemoteEntry>>;
@@ -208,7 +204,6 @@ impl Client {
             stores: Mutex::default(),
             listings: Mutex::default(),
             requests: Arc::new(Semaphore::new(MOST_REQUESTS)),
-            buffers: Arc::new(Buffers::new(LONGEST_REQUEST)),
         })
     }
 
@@ -475,7 +470,7 @@ impl Client {
         range: Range<u64>,
     ) -> Result<impl Future<Output = Result<Bytes, Failure>> + Send + 'static, Failure> {
         let (store, key, options) = self.store(&object.path)?;
-        let (requests, buffers) = (Arc::clone(&self.requests), Arc::clone(&self.buffers));
+        let requests = Arc::clone(&self.requests);
         let identity = (object.len, object.etag.clone(), object.modified_ms);
         Ok(async move {
             let deadline = deadline(&options)?;
@@ -487,7 +482,7 @@ impl Client {
                 // Not while it waits in line.
                 let begun = *begun.get_or_insert_with(Instant::now);
                 let most = deadline * MOST_DEADLINES;
-                let asked = get(store.as_ref(), &key, range.clone(), &identity, &options, &buffers);
+                let asked = get(store.as_ref(), &key, range.clone(), &identity, &options);
                 let got = tokio::time::timeout(most, asked).await.unwrap_or_else(|_| Err(Broken::Refused(late(most))));
                 drop(permit);
                 match got {
@@ -515,7 +510,6 @@ async fn get(
     range: Range<u64>,
     (len, etag, modified_ms): &(u64, Option<String>, Option<u128>),
     options: &Options,
-    buffers: &Arc<Buffers>,
 ) -> Result<Bytes, Broken> {
     let changed = |found: &str| {
         let text = format!("expected the object as it was when it was opened, {len} bytes; found {found}");
@@ -542,20 +536,15 @@ async fn get(
         return Err(changed("another one"));
     }
     let wanted = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-    let (mut body, mut bytes) = (answer.into_stream(), buffers.take(wanted));
-    let mut got = 0;
-    while let Some(piece) = body.try_next().await.map_err(|error| Broken::Body(Failure::of(&error, options)))? {
-        got += piece.len();
-        if got > wanted {
-            break;
-        }
-        bytes.push(&piece);
+    match answer.bytes().await {
+        Ok(bytes) if bytes.len() == wanted => Ok(bytes),
+        Ok(bytes) => Err(Broken::Body(Failure::other(format!(
+            "expected {wanted} bytes at byte {}, got {}",
+            range.start,
+            bytes.len()
+        )))),
+        Err(error) => Err(Broken::Body(Failure::of(&error, options))),
     }
-    if got == wanted {
-        return Ok(bytes.into_bytes());
-    }
-    let text = format!("expected {wanted} bytes at byte {}, got {got}", range.start);
-    Err(Broken::Body(Failure::other(text)))
 }
 
 fn milliseconds(object: &ObjectMeta) -> Option<u128> {

@@ -8,7 +8,6 @@
 //! - `object`: what a store says about files
 //! - `client`: the runtime of the process, and its requests
 //! - `blocks`: what was read, and what is read ahead
-//! - `buffers`: memory that scans use again
 //! - `file`: an open file
 //! - [`memory`]: files that are bytes in memory
 //! - [`file_system`]: file systems that callers bring
@@ -16,7 +15,6 @@
 //! - [`upload`]: objects that jobs write
 
 mod blocks;
-mod buffers;
 mod client;
 mod file;
 pub mod file_system;
