@@ -179,7 +179,7 @@ $(VENV)/.docs: requirements-docs.lock $(VENV)/.locked
 
 # Both builds write the same file in python/logdex, so each removes the stamp of the other.
 $(VENV)/.extension: $(VENV)/.locked pyproject.toml $(RUST_SOURCES) | need-rust
-	@echo '== building logdex._core (about two minutes the first time)'
+	@echo '== building logdex._core (some three minutes the first time)'
 	@$(PY) -m maturin develop --locked --quiet
 	@rm -f $(VENV)/.extension-release
 	@touch $@
