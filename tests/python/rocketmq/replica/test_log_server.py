@@ -138,7 +138,7 @@ def test_a_report_outside_of_the_log_closes_the_connection_and_acknowledges_noth
 
 
 def test_a_slave_below_the_minimum_is_closed_and_an_empty_one_gets_everything(
-    store: Callable[[str], Path],
+    store: Callable[[str], Path], caplog: pytest.LogCaptureFixture
 ) -> None:
     root = store("basic")
     (root / "commitlog" / f"{0:020}").unlink()
@@ -147,15 +147,22 @@ def test_a_slave_below_the_minimum_is_closed_and_an_empty_one_gets_everything(
         with CommitLog.open(root / "commitlog") as log:
             server = LogServer(log, FILE, lambda: END)
             port = await server.start("127.0.0.1", 0)
-            async with slave(port) as asker:
-                asker.report(100)
-                assert await asker.is_closed()
+            for _ in range(3):
+                async with slave(port) as asker:
+                    asker.report(100)
+                    assert await asker.is_closed()
             async with slave(port) as asker:
                 asker.report(0)
                 assert (await asker.frame())[0] == FILE
             await server.stop()
 
     asyncio.run(test())
+    # A slave of 4.9.3 connects again and again.
+    (text,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert (
+        text
+        == f"slave 127.0.0.1: report 100 of a log that begins at {FILE}: what it needs next was deleted, so it needs a new copy"
+    )
 
 
 def test_reports_look_at_no_file_and_delay_no_stop(root: Path) -> None:
