@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -222,3 +223,26 @@ def test_messages_are_stored_as_a_real_broker_stores_them(tmp_path: Path, say: C
     say(
         f"serve --write: {len(stored)} messages have the flags, bodies and properties, in their order, of a real broker's"
     )
+
+
+def test_mqadmin_lets_a_consumer_begin_again(tmp_path: Path, say: Callable[[str], None]) -> None:
+    with (
+        taking(new_store(tmp_path / "store")) as address,
+        Program("Producers", tmp_path / "p", address) as producers,
+        Program("Clients", tmp_path / "c", address) as clients,
+        Program("Tools", tmp_path / "t") as tools,
+        ThreadPoolExecutor(1) as consumes,
+    ):
+        producers.ask({"op": "send", "topic": TOPIC, "tags": "TagA", "key": "k", "body": "b", "n": 12})
+        twice = consumes.submit(_consume, clients, want=24, group="again", linger=0)
+        command = f"resetOffsetByTime -g again -t {TOPIC} -s 0 -f true -n {address}".split()
+        # The consumer commits its offsets every 5 s.
+        while "not exist" in (output := tools.ask(command)["output"]):
+            assert not twice.done()
+        assert [line.split()[1:] for line in sorted(output.splitlines()) if line.startswith("broker-a")] == [
+            [str(queue_id), "0"] for queue_id in range(4)
+        ]
+        places = twice.result()
+        assert places == sorted([*places[::2], *places[::2]])
+        assert len(places) == 24
+    say("serve --write: a Java consumer gets 12 messages again after mqadmin resetOffsetByTime")

@@ -65,6 +65,7 @@ SLOW = frozenset(
         Ask.GET_BROKER_CONSUME_STATS,
         Ask.QUERY_CONSUME_TIME_SPAN,
         Ask.QUERY_CONSUME_QUEUE,
+        Ask.INVOKE_BROKER_TO_RESET_OFFSET,
     }
 )
 """Requests that search or read much. They only read the state, so another thread may answer them."""
@@ -101,7 +102,7 @@ def _answer(store: Archive, state: State, request: Request, code: int) -> Reply:
         return _TABLE[code](store, state, request)
     if state.master is not None and code in _WRITES:
         return _WRITES[code](store, state, request)
-    if code in _SENDS:
+    if code in _SENDS and state.master is None:
         raise Refusal(Code.NO_PERMISSION, f"the broker[{state.address}] sending message is forbidden")
     if code in _CHANGES:
         what = "is an archive, which takes no changes" if state.master is None else "takes no such change"

@@ -5,11 +5,13 @@ Source: AdminBrokerProcessor, DefaultRequestProcessor.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from logdex.rocketmq import fastjson
 from logdex.rocketmq.server.archive import Topic
 from logdex.rocketmq.server.codes import Ask, Code
-from logdex.rocketmq.server.exchange import Answer, Refusal
+from logdex.rocketmq.server.consumers import nearest_offset
+from logdex.rocketmq.server.exchange import Answer, Notice, Refusal
 from logdex.rocketmq.server.inspection import SYSTEM_TOPICS, UNSET
 from logdex.rocketmq.server.master import AUTO_CREATE_TOPIC, master_of
 from logdex.rocketmq.server.sends import check_topic_name
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 _MOST_QUEUES = 65_536
 """So that no request fills the memory; a broker has no limit."""
+_NEWEST = -1
+"""In place of a time: the end of each queue."""
 
 
 def put_topic(_: Archive, state: State, request: Request) -> Answer:
@@ -67,6 +71,42 @@ def delete_group(_: Archive, state: State, request: Request) -> Answer:
     return Answer()
 
 
+def reset_offsets(archive: Archive, state: State, request: Request) -> Answer:
+    """Tell the members of a group to go back to a time, or anywhere if it is forced. They commit the offsets.
+
+    Source: Broker2Client#resetOffset.
+    """
+    name, group = request.text("topic"), request.text("group")
+    time, force = request.integer("timestamp"), request.text("isForce")
+    topic = state.topic(archive, name)
+    if topic is None:
+        remark = f"[reset-offset] reset offset failed, no topic in this broker. topic={name}"
+        raise Refusal(Code.SYSTEM_ERROR, remark)
+    table = {}
+    for queue_id in range(topic.write_queues):
+        offset = state.offsets.get(group, name, queue_id)
+        if offset is None:
+            raise Refusal(Code.SYSTEM_ERROR, f"THe consumer group <{group}> not exist")
+        end = archive.bounds(name, queue_id)[1]
+        then = end if time == _NEWEST else nearest_offset(archive, name, queue_id, time)
+        is_taken = force.lower() == "true" or then < offset
+        table[state.queue(name, queue_id)] = then if is_taken else offset
+    known = state.clients.consumers.get(group)
+    if known is None:
+        remark = f"Consumer not online, so can not reset offset, Group: {group} Topic: {name} Timestamp: {time}"
+        raise Refusal(Code.CONSUMER_NOT_ONLINE, remark)
+    told: Any = table
+    if request.command.language == "CPP":
+        told = [
+            {"brokerName": q.broker, "offset": each, "queueId": q.queue_id, "topic": q.topic}
+            for q, each in table.items()
+        ]
+    ext = {"topic": name, "group": group, "timestamp": str(time), "isForce": "false"}
+    body = fastjson.dumps({"offsetTable": told}).encode(errors="replace")
+    code = Ask.RESET_CONSUMER_CLIENT_OFFSET
+    return Answer.of({"offsetTable": table}, notices=[Notice(peer, code, ext, body) for peer in [*known.members]])
+
+
 def _changeable(state: State, request: Request) -> str:
     """Return the topic of a request.
 
@@ -87,4 +127,5 @@ TABLE: dict[int, Handler] = {
     Ask.DELETE_TOPIC_IN_NAMESRV: forget_topic,
     Ask.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: put_group,
     Ask.DELETE_SUBSCRIPTIONGROUP: delete_group,
+    Ask.INVOKE_BROKER_TO_RESET_OFFSET: reset_offsets,
 }

@@ -46,11 +46,15 @@ def earliest_time(archive: Archive, _: State, request: Request) -> Answer:
 
 
 def offset_by_time(archive: Archive, _: State, request: Request) -> Answer:
-    """Answer the offset of the message that is nearest to a time, as a broker does; by the times of messages, not of files."""
-    time = request.integer("timestamp")
-    found = archive.queue(*_place(request))
+    """Answer the offset of the message that is nearest to a time, as a broker does."""
+    return Answer(ext={"offset": str(nearest_offset(archive, *_place(request), request.integer("timestamp")))})
+
+
+def nearest_offset(archive: Archive, topic: str, queue_id: int, time: int) -> int:
+    """Return the offset of the message that is nearest to a time, by the times of messages, not of files."""
+    found = archive.queue(topic, queue_id)
     if found is None:
-        return Answer(ext={"offset": "0"})
+        return 0
     queue, (begin, end) = found[0], found[1].bounds
     offset = queue.offset_by_time(time)
     if not archive.compat and begin < end:
@@ -58,7 +62,7 @@ def offset_by_time(archive: Archive, _: State, request: Request) -> Answer:
         times = [queue.store_timestamp(each) for each in (before, min(offset, end - 1))]
         distances = [1 << 64 if each is None else abs(each - time) for each in times]
         offset = before if distances[0] <= distances[1] else offset
-    return Answer(ext={"offset": str(offset)})
+    return offset
 
 
 def consumer_offset(archive: Archive, state: State, request: Request) -> Answer:

@@ -112,6 +112,52 @@ def test_puts_of_many_share_a_flush(root: Path) -> None:
         assert len(calls) < 250
 
 
+def test_members_are_told_to_go_back(run: Callable[..., None]) -> None:
+    async def test(server: rocketmq.Server, asker: Client) -> None:
+        ask = {"topic": "Orders", "group": "g", "timestamp": "-1", "isForce": "true"}
+        header, _body = await asker.ask(wire.request(222, ask))
+        assert (header["code"], header["remark"][:14]) == (1, "[reset-offset]")
+        for number in range(3):
+            await asker.ask(_send(number))
+            # It waits until the message is dispatched.
+            assert (await asker.ask(wire.request(11, {**PULL, "queueOffset": str(number)})))[0]["code"] == 0
+        header, _body = await asker.ask(wire.request(222, ask))
+        assert (header["code"], header["remark"]) == (1, "THe consumer group <g> not exist")
+        for queue_id in range(4):
+            commit = {"consumerGroup": "g", "topic": "Orders", "queueId": str(queue_id), "commitOffset": "2"}
+            await asker.ask(wire.request(15, commit))
+        header, _body = await asker.ask(wire.request(222, ask))
+        remark = "Consumer not online, so can not reset offset, Group: g Topic: Orders Timestamp: -1"
+        assert (header["code"], header["remark"]) == (206, remark)
+        async with client(server) as member:
+            group = {"groupName": "g", "consumeType": "CONSUME_PASSIVELY", "subscriptionDataSet": []}
+            member.writer.write(
+                wire.request(34, {}, json.dumps({"clientID": "c", "consumerDataSet": [group]}).encode())
+            )
+            assert {(await member.read())[0]["code"] for _ in range(2)} == {40, 0}
+            for time, force, offset in (("-1", "true", 3), ("0", "false", 0), ("-1", "false", 2)):
+                header, body = await asker.ask(wire.request(222, {**ask, "timestamp": time, "isForce": force}))
+                assert header["code"] == 0
+                told, same = await member.read()
+                assert (told["code"], told["flag"] & 3) == (220, 2)
+                assert told["extFields"] == {"topic": "Orders", "group": "g", "timestamp": time, "isForce": "false"}
+                assert body == same
+                offsets = {json.loads(name)["queueId"]: each for name, each in wire.value(body)["offsetTable"].items()}
+                assert offsets[1] == offset
+                assert len(offsets) == 4
+
+    run(test)
+
+
+def test_replies_are_not_supported(run: Callable[..., None]) -> None:
+    async def test(_: rocketmq.Server, asker: Client) -> None:
+        for code in (324, 325):
+            header, _body = await asker.ask(wire.request(code, SEND))
+            assert (header["code"], header["remark"]) == (3, f" request type {code} not supported")
+
+    run(test)
+
+
 def test_a_held_pull_gets_what_is_sent(run: Callable[..., None]) -> None:
     async def test(server: rocketmq.Server, asker: Client) -> None:
         await asker.ask(_send(e="0"))
