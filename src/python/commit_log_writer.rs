@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use arrow_array::types::TimestampMillisecondType;
 use arrow_array::{Array, ArrayRef, RecordBatch};
@@ -24,7 +24,8 @@ use crate::error::Error;
 use crate::rocketmq::commit_log::Bodies;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::write::{
-    CommitLogWriter, FlushMode, GivenMessage, Host, Limits, PutOptions, PutResult, SentMessage, WriterOptions,
+    CommitLogWriter, FlushMode, GivenMessage, Host, Limits, PutOptions, PutResult, PutStatistics, SentMessage,
+    WriterOptions,
 };
 use crate::rocketmq::release::Release;
 use crate::rocketmq::{offset_files, truncate};
@@ -332,18 +333,28 @@ impl PyCommitLogWriter {
     ///     sent: Objects with the attributes topic, queue_id, flag, sys_flag, born_timestamp, born_host, store_host,
     ///         reconsume_times, prepared_transaction_offset, body, properties (a dict), as_java_map: whether the properties are
     ///         written in the order of Java's HashMap, and is_batch: whether the body is that of a client's batch.
+    ///     flush_timeout_s: With synchronous flush, the longest time to wait for it (syncFlushTimeout); None: no limit. What
+    ///         `flushed_offset` has not reached then may be lost with the power.
     ///
     /// Returns:
     ///     For each of them: queue_offset, phy_offset and msg_id of its messages; or the reason, if no log takes one.
     ///
     /// Raises:
-    ///     ValueError: A host is none, or the writer is closed; nothing was written.
+    ///     ValueError: A host is none, a time below 0, or the writer is closed; nothing was written.
     ///     OSError: As for `put_messages`.
-    fn put_each(&self, py: Python<'_>, sent: Vec<GivenObject<'_>>) -> PyResult<Vec<Placed>> {
+    #[pyo3(signature = (sent, *, flush_timeout_s=None))]
+    fn put_each(
+        &self,
+        py: Python<'_>,
+        sent: Vec<GivenObject<'_>>,
+        flush_timeout_s: Option<f64>,
+    ) -> PyResult<Vec<Placed>> {
+        let wrong = |_| PyValueError::new_err("flush_timeout_s: expected seconds, 0 or more");
+        let timeout = flush_timeout_s.map(Duration::try_from_secs_f64).transpose().map_err(wrong)?;
         let properties = sent.iter().map(GivenObject::property_texts).collect::<PyResult<Vec<_>>>()?;
         let messages = sent.iter().zip(&properties).map(|(given, texts)| given.message(texts));
         let messages = messages.collect::<PyResult<Vec<_>>>()?;
-        let results = py.detach(|| self.writer.put_each(&messages))?;
+        let results = py.detach(|| self.writer.put_each(&messages, timeout))?;
         let result = |put: crate::error::Result<Vec<PutResult<'_>>>| match put {
             Ok(places) => {
                 let place = |place: &PutResult<'_>| (place.queue_offset, place.phy_offset, place.msg_id());
@@ -444,6 +455,15 @@ impl PyCommitLogWriter {
     ///     WriteFailedError: A write or an fsync failed, now or before, also in the thread.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         Ok(py.detach(|| self.writer.flush())?)
+    }
+
+    /// What was put since the log was opened: messages, bytes, messages a second in the last 10, 60 and 600 s, the milliseconds of
+    /// the longest put, and the messages by the duration of their put: below 1, 10, 50, 100, 200 and 500 ms, 1, 2, 3, 4, 5 and
+    /// 10 s, and all others.
+    #[getter]
+    fn statistics(&self) -> (u64, u64, [f64; 3], f64, Vec<u64>) {
+        let PutStatistics { messages, bytes, longest, durations, meter } = self.writer.statistics();
+        (messages, bytes, meter.rates(), longest.as_secs_f64() * 1e3, durations.to_vec())
     }
 
     /// Offset in the log after the last message.

@@ -1,13 +1,43 @@
-//! Commands of the remoting protocol.
+//! Commands of the remoting protocol, and counts of what is asked.
+
+use std::sync::{Mutex, PoisonError};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 
+use crate::rocketmq::meter::Meter;
 use crate::rocketmq::remoting::{self, Header};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<PyRemotingCommand>()
+    m.add_class::<PyRemotingCommand>()?;
+    m.add_class::<PyMeter>()
+}
+
+/// Counts of the last ten minutes.
+#[pyclass(name = "Meter", module = "logdex._core", frozen)]
+#[derive(Default)]
+struct PyMeter {
+    meter: Mutex<Meter>,
+}
+
+#[pymethods]
+impl PyMeter {
+    #[new]
+    fn new() -> Self {
+        Self::default()
+    }
+
+    /// Count.
+    fn add(&self, count: u64) {
+        self.meter.lock().unwrap_or_else(PoisonError::into_inner).add(count);
+    }
+
+    /// How many a second there were in the last 10, 60 and 600 whole seconds, or since the begin if that is not so long ago.
+    #[getter]
+    fn rates(&self) -> [f64; 3] {
+        self.meter.lock().unwrap_or_else(PoisonError::into_inner).rates()
+    }
 }
 
 /// A request or an answer of the remoting protocol. docs/formats/rocketmq-wire.md describes the format.

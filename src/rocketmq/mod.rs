@@ -15,6 +15,7 @@ pub mod index_rows;
 pub mod log_entries;
 pub mod log_pieces;
 pub mod message_columns;
+pub mod meter;
 mod names;
 pub mod offset_files;
 pub mod queue_stream;

@@ -14,7 +14,7 @@ from logdex.rocketmq.index_service import IndexService
 from logdex.rocketmq.message import Message
 from logdex.rocketmq.store import MessageStore
 from logdex.rocketmq.write.retention import Deleted, Retention
-from logdex.rocketmq.write.store_writer import PutResult, StoreWriter, WriterState
+from logdex.rocketmq.write.store_writer import PutResult, StoreStatistics, StoreWriter, WriterState
 
 if TYPE_CHECKING:
     from logdex.rocketmq.replica import replicate
@@ -37,6 +37,7 @@ __all__ = [
     "Retention",
     "Server",
     "StoreCheckpoint",
+    "StoreStatistics",
     "StoreWriter",
     "WriterState",
     "copy_messages",

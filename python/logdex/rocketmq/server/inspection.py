@@ -6,6 +6,7 @@ Source: AdminBrokerProcessor.
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logdex._core import RemotingCommand, __version__
@@ -13,8 +14,12 @@ from logdex.errors import GeometryError
 from logdex.rocketmq.server.archive import RETRY_PREFIX
 from logdex.rocketmq.server.codes import Ask, Code
 from logdex.rocketmq.server.exchange import Answer, Refusal
+from logdex.rocketmq.server.state import PULLED, STORED
+from logdex.rocketmq.write.retention import disk_ratio
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from logdex.rocketmq.server.archive import Archive
     from logdex.rocketmq.server.exchange import Handler, Request
     from logdex.rocketmq.server.state import State
@@ -23,6 +28,8 @@ _NO_VERSION = {"counter": 0, "timestamp": 0}
 UNSET = "not set any response code"
 """The remark that a broker leaves in some answers."""
 _MOST_UNITS = 1024
+_NEVER = "2147483647"
+"""The longest time in hours: nothing is deleted."""
 SYSTEM_TOPICS = (
     "SCHEDULE_TOPIC_XXXX",
     "RMQ_SYS_TRANS_HALF_TOPIC",
@@ -86,7 +93,7 @@ def broker_config(archive: Archive, state: State, __: Request) -> Answer:
         "brokerName": state.broker,
         "brokerPermission": "4" if master is None else "6",
         "brokerRole": "SYNC_MASTER" if state.is_synchronous else "ASYNC_MASTER",
-        "fileReservedTime": "72",
+        "fileReservedTime": _NEVER,
         "filterServerNums": "0",
         "flushDiskType": "SYNC_FLUSH" if master is not None and master.flush == "sync" else "ASYNC_FLUSH",
         "listenPort": port,
@@ -128,46 +135,46 @@ def _file_sizes(archive: Archive) -> dict[str, str]:
 
 
 def runtime_info(archive: Archive, state: State, _: Request) -> Answer:
-    """Answer what `clusterList` and `brokerStatus` show."""
+    """Answer what `clusterList` and `brokerStatus` show. Nothing waits for a thread but messages that are put."""
     log = archive.store.commit_log
     begin, end = log.min_offset, log.max_offset
-    idle = dict.fromkeys(
-        [
-            *(
-                f"{kind}ThreadPoolQueue{what}"
-                for kind in ("send", "pull", "query")
-                for what in ("Size", "HeadWaitTimeMills")
-            ),
-            "EndTransactionQueueSize",
-            "pageCacheLockTimeMills",
-            "dispatchBehindBytes",
-            *(
-                f"msg{way}Total{when}"
-                for way in ("Put", "Get")
-                for when in ("YesterdayMorning", "TodayMorning", "TodayNow")
-            ),
-        ],
-        "0",
-    )
-    return Answer.of(
-        {
-            "table": {
-                **idle,
-                "bootTimestamp": str(state.started_ms),
-                "brokerVersion": str(RemotingCommand.VERSION),
-                "brokerVersionDesc": f"logdex-{__version__}",
-                "commitLogDiskRatio": "0.0",
-                "commitLogMaxOffset": str(end),
-                "commitLogMinOffset": str(begin),
-                "earliestMessageTimeStamp": str(archive.first_time()),
-                "getTransferedTps": "0.0 0.0 0.0",
-                "msgGetTotalTodayNow": str(state.counts["messages_total"]),
-                "msgPutTotalTodayNow": str(state.counts["stored_messages_total"]),
-                "putTps": "0.0 0.0 0.0",
-                "runtime": f"[ {(time.time_ns() // 1_000_000 - state.started_ms) // 1000} seconds ]",
-            }
+    waits = [
+        f"{kind}ThreadPoolQueue{what}" for kind in ("send", "pull", "query") for what in ("Size", "HeadWaitTimeMills")
+    ]
+    table = dict.fromkeys([*waits, "EndTransactionQueueSize", "pageCacheLockTimeMills", "dispatchBehindBytes"], "0")
+    mornings = zip(("YesterdayMorning", "TodayMorning", "TodayNow"), (*state.mornings, state.counts), strict=True)
+    for when, counts in mornings:
+        table |= {f"msgGetTotal{when}": str(counts[PULLED]), f"msgPutTotal{when}": str(counts[STORED])}
+    table |= {
+        "bootTimestamp": str(state.started_ms),
+        "brokerVersion": str(RemotingCommand.VERSION),
+        "brokerVersionDesc": f"logdex-{__version__}",
+        "commitLogDiskRatio": "0.0" if archive.is_remote else str(disk_ratio(Path(archive.store.root))),
+        "commitLogMaxOffset": str(end),
+        "commitLogMinOffset": str(begin),
+        "earliestMessageTimeStamp": str(archive.first_time()),
+        "getTransferedTps": _rates(state.pulled.rates),
+        "putTps": _rates([0.0] * 3),
+        "runtime": f"[ {(time.time_ns() // 1_000_000 - state.started_ms) // 1000} seconds ]",
+    }
+    if state.master is not None and state.master.statistics is not None:
+        done = state.master.statistics()
+        table |= {
+            "dispatchBehindBytes": str(done.dispatch_behind_bytes),
+            "putMessageAverageSize": str(done.put_bytes / max(1, done.put_messages)),
+            "putMessageDistributeTime": "".join(f"{name}:{count} " for name, count in done.put_times.items()),
+            "putMessageEntireTimeMax": f"{done.longest_put_ms:.0f}",
+            "putMessageSizeTotal": str(done.put_bytes),
+            "putMessageTimesTotal": str(done.put_messages),
+            "putTps": _rates(done.put_rates),
+            "sendThreadPoolQueueSize": str(state.master.waiting()),
         }
-    )
+    return Answer.of({"table": table})
+
+
+def _rates(rates: Sequence[float]) -> str:
+    """Return how many a second there were in the last 10, 60 and 600 s."""
+    return " ".join(map(str, rates))
 
 
 def topic_stats(archive: Archive, state: State, request: Request) -> Answer:

@@ -14,12 +14,13 @@ from logdex.rocketmq.server.config_file import ConfigTable
 from logdex.rocketmq.server.exchange import Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from logdex._types import Flush
     from logdex.rocketmq.server.state import State
     from logdex.rocketmq.write.retention import Retention
+    from logdex.rocketmq.write.store_writer import StoreStatistics
 
 READ, WRITE, INHERIT = 4, 2, 1
 """Bits of a topic's permission."""
@@ -53,6 +54,9 @@ class Master:
     """The broker in new messages, and in their ids: `ip:port`."""
     flush: Flush
     retention: Retention | None = None
+    statistics: Callable[[], StoreStatistics] | None = None
+    waiting: Callable[[], int] = int
+    """The number of messages that are not stored yet."""
 
     def take_group(self, name: str, *, is_unit: bool) -> None:
         """Make a group that consumes, and the topic for what it gives back."""

@@ -12,6 +12,7 @@ from logdex._types import MIN_INT64
 from logdex.rocketmq.server.clients import TAG, Subscription
 from logdex.rocketmq.server.codes import Ask, Code
 from logdex.rocketmq.server.exchange import FAQ, Answer, Hold, Refusal
+from logdex.rocketmq.server.state import PULLED
 
 if TYPE_CHECKING:
     from logdex._core import IndexHeader
@@ -65,7 +66,8 @@ def pull(archive: Archive, state: State, request: Request) -> Answer | Hold:
         raise Refusal(Code.SYSTEM_BUSY, "too many consumer groups", {})
 
     found = _look(archive, name, queue_id, offset, min(max_num, _MOST_MESSAGES), wanted)
-    state.counts["messages_total"] += found.messages
+    state.counts[PULLED] += found.messages
+    state.pulled.add(found.messages)
     code = _CODES.get(found.status, Code.PULL_OFFSET_MOVED if offset else Code.PULL_NOT_FOUND)
     if code == Code.PULL_NOT_FOUND and flags & _SUSPEND and request.may_hold:
         return Hold(name, queue_id, offset, min(max(wait_ms, 0) / 1000, _LONGEST_HOLD_S))

@@ -26,6 +26,7 @@ from logdex.rocketmq.server.new_message import (
     StoredMessage,
     properties_of,
 )
+from logdex.rocketmq.server.state import STORED
 
 if TYPE_CHECKING:
     from logdex.rocketmq.server.archive import Archive
@@ -127,7 +128,7 @@ def send(_: Archive, state: State, request: Request) -> Put:
     def then(placed: Places | str) -> Answer:
         if isinstance(placed, str):
             return Answer(code=Code.MESSAGE_ILLEGAL, remark=_ILLEGAL_MESSAGE, ext=dict(_REGION))
-        state.counts["stored_messages_total"] += len(placed)
+        state.counts[STORED] += len(placed)
         ids = ",".join([msg_id for _, _, msg_id in placed])
         first = placed[0][0] if placed else 0
         ext = {"queueId": str(queue_id), **_REGION, "msgId": ids, "queueOffset": str(first)}

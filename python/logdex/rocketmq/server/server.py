@@ -9,6 +9,7 @@ import ssl
 import time
 from contextlib import suppress
 from dataclasses import replace
+from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+FLUSH_TIMEOUT_S = 5.0
+"""How long producers wait for the disk (syncFlushTimeout)."""
 SLAVE_TIMEOUT_S = 3.0
 """How long producers wait for a slave (slaveTimeout)."""
 _VIP = 2
@@ -83,6 +86,7 @@ class Server:
         limits: Limits | None,
         ha_port: int | None,
         sync_slaves: bool,
+        sync_flush_timeout_s: float,
     ) -> None:
         if sync_slaves and (ha_port is None or not (write or isinstance(store, StoreWriter))):
             raise ValueError("sync_slaves: expected with ha_port, for a server that takes messages")
@@ -92,6 +96,8 @@ class Server:
             )
         if advertise is not None and not advertise.rpartition(":")[2].isdecimal():
             raise ValueError(f"advertise={advertise!r}: expected HOST:PORT")
+        if not 0 <= sync_flush_timeout_s < float("inf"):
+            raise ValueError(f"sync_flush_timeout_s={sync_flush_timeout_s}: expected seconds, 0 or more")
         if write and isinstance(store, MessageStore):
             raise ValueError("write: expected the path of a store, or an open StoreWriter; a MessageStore only reads")
         self._is_master = write or isinstance(store, StoreWriter)
@@ -111,6 +117,7 @@ class Server:
         self._limits = limits
         self._ha_port = ha_port
         self._sync_slaves = sync_slaves
+        self._sync_flush_timeout_s = sync_flush_timeout_s
         self._followed: tuple[LogServer, Listener] | None = None
         self._address: str | None = None
         self._store: MessageStore | None = None
@@ -181,7 +188,13 @@ class Server:
             groups, options = GroupTable(store.layout.config), writer.options
             state.master = Master(topics, groups, "", options.flush, options.retention)
         advertised = None if writer is None or self._advertise is None else await _resolved(self._advertise)
-        service = BrokerService(archive, state, keys, None if writer is None else writer.put_each)
+        if writer is None:
+            service = BrokerService(archive, state, keys)
+        elif writer.options.flush == "sync":
+            put_each = partial(writer.put_each, flush_timeout_s=self._sync_flush_timeout_s)
+            service = BrokerService(archive, state, keys, put_each, partial(getattr, writer, "flushed_offset"))
+        else:
+            service = BrokerService(archive, state, keys, writer.put_each)
         listener = Listener(service, self._limits)
         try:
             host, port = await listener.start(*self._place, tls_context(self._tls))
@@ -190,7 +203,7 @@ class Server:
             raise
         bound = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         state.address = self._address = self._advertise or bound
-        repeated = [asyncio.create_task(_repeat(service, offsets))]
+        repeated = [asyncio.create_task(_repeat(service, state))]
         self._running = (listener, service, offsets, repeated)
         try:
             await self._serve_slaves(archive, state, service, (host, port))
@@ -198,7 +211,12 @@ class Server:
             await self.stop()
             raise
         if state.master is not None and writer is not None:
-            state.master = replace(state.master, store_host=advertised or bound)
+            state.master = replace(
+                state.master,
+                store_host=advertised or bound,
+                statistics=writer.statistics,
+                waiting=service.waiting,
+            )
             writer.follow(partial(_call_soon, asyncio.get_running_loop(), service.grown))
             repeated.append(asyncio.create_task(_check_transactions(service, self._check_every_s)))
         else:
@@ -295,6 +313,7 @@ def serve(
     limits: Limits | None = None,
     ha_port: int | None = None,
     sync_slaves: bool = False,
+    sync_flush_timeout_s: float = FLUSH_TIMEOUT_S,
 ) -> Server:
     """Serve a store to RocketMQ's clients and tools: a broker and its name server on one port.
 
@@ -322,6 +341,8 @@ def serve(
         ha_port: Let slaves follow, of 4.9.3 and `replicate`: the port of the log stream (haListenPort); 0: any free one. Nothing
             authenticates or encrypts it. A slave of 4.9.3 also asks on `port` - 2.
         sync_slaves: For `write`: producers wait until a slave has their messages (SYNC_MASTER), for at most 3 s (slaveTimeout).
+        sync_flush_timeout_s: For `write` with `flush="sync"`: how long producers wait for the disk (syncFlushTimeout). Then they
+            are told FLUSH_DISK_TIMEOUT: the message is stored, but the next loss of power may take it.
 
     Returns:
         A server that is not started: use it with `async with`, or call `start` and `stop`.
@@ -356,6 +377,7 @@ def serve(
         limits=limits,
         ha_port=ha_port,
         sync_slaves=sync_slaves,
+        sync_flush_timeout_s=sync_flush_timeout_s,
     )
 
 
@@ -381,10 +403,11 @@ class _KeptEnd:
         return self._end[1]
 
 
-async def _repeat(service: BrokerService, offsets: ConsumerOffsets) -> None:
-    loop = asyncio.get_running_loop()
+async def _repeat(service: BrokerService, state: State) -> None:
+    loop, offsets = asyncio.get_running_loop(), state.offsets
     while True:
         await asyncio.sleep(_SAVE_S)
+        state.begin_day(date.today())  # noqa: DTZ011 -- the broker's own day
         service.drop_silent()
         if (content := offsets.take_changes()) is not None:
             try:

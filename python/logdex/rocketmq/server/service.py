@@ -24,7 +24,7 @@ from logdex.rocketmq.server.sends import HALF_TOPIC, now_ms
 from logdex.rocketmq.server.transactions import CHECK_GROUP, OP_TOPIC, look_at_halves, question
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from logdex._listener import Connection
     from logdex.rocketmq.replica.log_server import LogServer
@@ -79,8 +79,13 @@ class BrokerService:
         state: State,
         access_keys: dict[str, str] | None,
         put_each: PutEach | None = None,
+        flushed: Callable[[], int] | None = None,
     ) -> None:
-        """Answer requests about a store; `put_each` stores messages, if the server takes any."""
+        """Answer requests about a store.
+
+        `put_each` stores messages, if the server takes any. `flushed`: the offset up to which they are on the disk, if producers
+        wait for that.
+        """
         self._archive = archive
         self._state = state
         self._access_keys = access_keys
@@ -92,6 +97,7 @@ class BrokerService:
         self._connections: dict[Peer, Connection] = {}
         self._in_threads = 0
         self._puts = None if put_each is None else PutService(self._loop, put_each)
+        self._flushed = flushed
         self._held: dict[_Held, asyncio.TimerHandle] = {}
         self._next_look = 0.0
         self._forwarded: dict[int, _Forwarded] = {}
@@ -155,8 +161,12 @@ class BrokerService:
             "requests_in_threads": self._in_threads,
         }
         if self._puts is not None:
-            gauges["waiting_messages"] = self._puts.waiting
+            gauges["waiting_messages"] = self.waiting()
         return "".join(f"logdex_{name} {value}\n" for name, value in [*self._state.counts.items(), *gauges.items()])
+
+    def waiting(self) -> int:
+        """Return the number of messages that are not stored yet."""
+        return 0 if self._puts is None else self._puts.waiting
 
     def close(self) -> None:
         """Forget what waits, and end the threads."""
@@ -171,7 +181,7 @@ class BrokerService:
     async def drain(self, seconds: float) -> None:
         """Wait until the messages that came are stored and answered, but not for longer than this."""
         end = self._loop.time() + seconds
-        while self._puts is not None and self._puts.waiting and self._loop.time() < end:  # noqa: ASYNC110 -- a moment, at the end
+        while self.waiting() and self._loop.time() < end:  # noqa: ASYNC110 -- a moment, at the end
             await asyncio.sleep(_DRAIN_S)
 
     def grown(self) -> None:
@@ -222,29 +232,36 @@ class BrokerService:
 
     def _start(self, connection: Connection, request: Request) -> None:
         """Answer a request, or let a thread do it."""
-        if request.command.code not in self._slow or request.command.code in self._quick:
+        code = request.command.code
+        if code not in self._slow:
             self._finish(connection, request, self._answer(request))
+        elif code in self._quick:
+            self._finish(connection, request, self._answer_timed(request))
         elif self._in_threads >= _MOST_IN_THREADS:
             self._finish(connection, request, Answer(code=Code.SYSTEM_BUSY, remark=_BUSY))
         else:
             self._in_threads += 1
-            work = self._loop.run_in_executor(self._threads, self._answer, request)
+            work = self._loop.run_in_executor(self._threads, self._answer_timed, request)
             work.add_done_callback(lambda done: self._finish_work(connection, request, done))
 
-    def _answer(self, request: Request) -> Reply:
+    def _answer_timed(self, request: Request) -> Reply:
+        """Answer a request, and note whether its kind needs a thread."""
         begin = self._loop.time()
+        reply = self._answer(request)
+        # What is in memory of a remote store tells nothing of the next request.
+        if not self._archive.is_remote and self._loop.time() - begin < _QUICK_S:
+            self._quick.add(request.command.code)
+        else:
+            self._quick.discard(request.command.code)
+        return reply
+
+    def _answer(self, request: Request) -> Reply:
         try:
             return answer(self._archive, self._state, request)
         except Exception as error:  # noqa: BLE001 -- logged
             # A fault of logdex. The client learns of it, and the server goes on.
             _log.exception("request %s of %s", _name(request.command.code), request.peer.address)
             return Answer(code=Code.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
-        finally:
-            # What is in memory of a remote store tells nothing of the next request.
-            if not self._archive.is_remote and self._loop.time() - begin < _QUICK_S:
-                self._quick.add(request.command.code)
-            else:
-                self._quick.discard(request.command.code)
 
     def _finish_work(self, connection: Connection, request: Request, done: asyncio.Future[Reply]) -> None:
         self._in_threads -= 1
@@ -297,6 +314,10 @@ class BrokerService:
                 self._finish(connection, request, Answer(code=Code.SERVICE_NOT_AVAILABLE, remark=remark))
                 return
             reply = put.then(placed)
+            if self._flushed is not None and isinstance(reply, Answer) and message.waits:
+                last = placed[-1][1] if isinstance(placed, list) and placed else -1
+                if last >= self._flushed():
+                    reply = replace(reply, code=Code.FLUSH_DISK_TIMEOUT)
             if self._slaves is not None:
                 self._slaves.wake()
                 if self._slave_timeout_s is not None and isinstance(reply, Answer) and message.waits:
@@ -314,7 +335,7 @@ class BrokerService:
 
         Source: CommitLog#submitReplicaRequest.
         """
-        if answer.code != Code.SUCCESS:
+        if answer.code not in (Code.SUCCESS, Code.FLUSH_DISK_TIMEOUT):
             self._finish(connection, request, answer)
             return
         if not slaves.is_near:

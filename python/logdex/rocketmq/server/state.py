@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import date
 from typing import TYPE_CHECKING
 
+from logdex._core import Meter
 from logdex.rocketmq.fastjson import MessageQueue
 from logdex.rocketmq.server.archive import RETRY_PREFIX, Archive, Topic
 from logdex.rocketmq.server.clients import Clients
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from logdex.rocketmq.server.master import Master
     from logdex.rocketmq.server.offsets import ConsumerOffsets
 
+PULLED, STORED = "messages_total", "stored_messages_total"
+"""Names of counts."""
 _RETRY_TOPIC = Topic(1, 1, 6)
 
 
@@ -36,6 +40,16 @@ class State:
     clients: Clients = field(default_factory=Clients)
     started_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
     counts: Counter[str] = field(default_factory=Counter)
+    pulled: Meter = field(default_factory=Meter)
+    """Messages that consumers pulled."""
+    mornings: tuple[Counter[str], Counter[str]] = field(default_factory=lambda: (Counter(), Counter()))
+    """The counts at the begin of yesterday and of today."""
+    today: date = field(default_factory=date.today)
+
+    def begin_day(self, today: date) -> None:
+        """Keep the counts of midnight. Source: BrokerStats#record."""
+        if today != self.today:
+            self.today, self.mornings = today, (self.mornings[1], Counter(self.counts))
 
     @staticmethod
     def now() -> float:

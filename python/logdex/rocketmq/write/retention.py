@@ -96,7 +96,7 @@ class DiskWatch:
             OSError: The system refuses.
         """
         if self._retention is not None:
-            self._used = max(map(_used, self._folders))
+            self._used = max(map(disk_ratio, self._folders))
 
     def check(self) -> None:
         """Raise OSError if the disk was too full for puts when it was measured last."""
@@ -151,7 +151,13 @@ class DiskWatch:
         return max(1.0, disk.used - retention.disk_force * (disk.used + disk.free))
 
 
-def _used(folder: Path) -> float:
-    """Return the used part of a disk in whole percent, rounded up. Source: UtilAll#getDiskPartitionSpaceUsedPercent."""
+def disk_ratio(folder: Path) -> float:
+    """Return the used part of a disk in whole percent, rounded up.
+
+    Source: UtilAll#getDiskPartitionSpaceUsedPercent.
+
+    Raises:
+        OSError: The system refuses.
+    """
     disk = shutil.disk_usage(folder)
     return ceil(disk.used * 100 / max(1, disk.used + disk.free)) / 100

@@ -20,6 +20,7 @@ from logdex._types import check_int64
 from logdex.errors import WriteFailedError
 from logdex.rocketmq.write.options import StoreOptions
 from logdex.rocketmq.write.parts import StoreParts
+from logdex.rocketmq.write.retention import disk_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,6 +41,23 @@ _RETRY_SECONDS = 1.0
 _CLEAN_SECONDS = 10.0
 """cleanResourceInterval."""
 
+_PUT_TIMES = (
+    "[<=0ms]",
+    "[0~10ms]",
+    "[10~50ms]",
+    "[50~100ms]",
+    "[100~200ms]",
+    "[200~500ms]",
+    "[500ms~1s]",
+    "[1~2s]",
+    "[2~3s]",
+    "[3~4s]",
+    "[4~5s]",
+    "[5~10s]",
+    "[10s~]",
+)
+"""Classes of the time of a put, in whole ms."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -56,6 +74,26 @@ class PutResult(NamedTuple):
     store_timestamp: int
     msg_id: str
     store_size: int
+
+
+class StoreStatistics(NamedTuple):
+    """What a writer did since it was opened, and what it has still to do. Source: StoreStatsService.
+
+    Delivered messages count as well. A put counts when it ends, with its flush if it waits for one.
+    """
+
+    put_messages: int
+    put_bytes: int
+    """Bytes of the log that were written."""
+    put_rates: tuple[float, float, float]
+    """Messages a second in the last 10, 60 and 600 s."""
+    longest_put_ms: float
+    put_times: dict[str, int]
+    """Messages by the time that their put took, by the broker's names: `[0~10ms]` and so on."""
+    dispatch_behind_bytes: int
+    """Bytes of the log that queues and index lack."""
+    disk_ratio: float
+    """The used part of the disk, as the broker rounds it."""
 
 
 class WriterState(NamedTuple):
@@ -266,13 +304,17 @@ class StoreWriter(Closing):
         finally:
             self._wake()
 
-    def put_each(self, sent: Sequence[Any]) -> list[list[tuple[int, int, str]] | str]:
+    def put_each(
+        self, sent: Sequence[Any], *, flush_timeout_s: float | None = None
+    ) -> list[list[tuple[int, int, str]] | str]:
         """Put what several producers sent: messages and batches, each as a broker takes it.
 
         `logdex.rocketmq.serve` calls it. With `flush="sync"` one flush serves all of them.
 
         Args:
             sent: Objects with the attributes of a message; see `logdex._core.CommitLogWriter.put_each`.
+            flush_timeout_s: With `flush="sync"`, the longest time to wait for the disk (syncFlushTimeout); None: no limit.
+                `flushed_offset` shows what is on the disk then.
 
         Returns:
             For each of them: queue_offset, phy_offset and msg_id of its messages; or the reason, if no log takes one.
@@ -284,7 +326,7 @@ class StoreWriter(Closing):
         self._check_open()
         self._parts.check_disk()
         try:
-            return self._parts.log.put_each(sent)
+            return self._parts.log.put_each(sent, flush_timeout_s=flush_timeout_s)
         finally:
             self._wake()
 
@@ -403,6 +445,25 @@ class StoreWriter(Closing):
         if self._closed:
             return WriterState("closed")
         return WriterState("open") if self._services is None else self._services.state
+
+    def statistics(self) -> StoreStatistics:
+        """Return what the writer did since it was opened, and what it has still to do.
+
+        Raises:
+            OSError: The system does not say how full the disk is.
+        """
+        self._check_open()
+        parts = self._parts
+        messages, put_bytes, (last_10_s, last_60_s, last_600_s), longest_ms, times = parts.log.statistics
+        return StoreStatistics(
+            put_messages=messages,
+            put_bytes=put_bytes,
+            put_rates=(last_10_s, last_60_s, last_600_s),
+            longest_put_ms=longest_ms,
+            put_times=dict(zip(_PUT_TIMES, times, strict=True)),
+            dispatch_behind_bytes=max(0, parts.log.wrote_offset - parts.dispatched_offset),
+            disk_ratio=disk_ratio(self._root),
+        )
 
     def _check_open(self) -> None:
         if self._process != os.getpid():

@@ -1,9 +1,10 @@
-//! A thread that flushes, as the broker's `FlushRealTimeService` does.
+//! Threads that flush, as the broker's do.
 //!
-//! Every half second it flushes if there are four pages or more; every ten seconds it flushes everything. With synchronous
-//! flush there is no thread: each put waits, and one flush serves all puts that wait (upstream `GroupCommitService`).
+//! With asynchronous flush (upstream `FlushRealTimeService`) the thread flushes every half second if there are four pages or more,
+//! and every ten seconds everything. With synchronous flush each put waits, and one flush serves all puts that wait. A put flushes
+//! itself, or lets a thread do it if it waits only for some time (upstream `GroupCommitService`).
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -20,14 +21,45 @@ const LEAST: u64 = 4 * 4096;
 pub(super) trait Flushed: Send + Sync + 'static {
     /// Bytes that are not flushed.
     fn unflushed(&self) -> u64;
+    /// Returns whether bytes before `end` are not flushed yet. After a failed flush none are waited for.
+    fn waits_for(&self, end: u64) -> bool;
     /// Flushes them, and keeps an error for the next caller.
     fn flush_in_thread(&self);
+}
+
+/// When the thread flushes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Schedule {
+    /// At intervals.
+    Interval,
+    /// When a put waits.
+    Demand,
+}
+
+/// What the thread is told, and tells.
+#[derive(Debug, Default)]
+struct Signal {
+    asked: Mutex<Asked>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Asked {
+    stop: bool,
+    /// Puts wait for the bytes before this offset.
+    end: u64,
+}
+
+impl Signal {
+    fn lock(&self) -> MutexGuard<'_, Asked> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The thread; dropping this stops it.
 #[derive(Debug)]
 pub(super) struct FlushService {
-    stop: Arc<(Mutex<bool>, Condvar)>,
+    signal: Arc<Signal>,
     thread: Option<JoinHandle<()>>,
     /// A forked process has the handle, but not the thread.
     process: u32,
@@ -36,15 +68,27 @@ pub(super) struct FlushService {
 impl FlushService {
     /// # Errors
     /// The system's error if the thread cannot start.
-    pub(super) fn start(flushed: Arc<impl Flushed>) -> Result<Self> {
-        let stop = Arc::new((Mutex::new(false), Condvar::new()));
+    pub(super) fn start(flushed: Arc<impl Flushed>, schedule: Schedule) -> Result<Self> {
+        let signal = Arc::new(Signal::default());
         let work = {
-            let stop = Arc::clone(&stop);
-            move || run(&stop, &*flushed)
+            let signal = Arc::clone(&signal);
+            move || match schedule {
+                Schedule::Interval => flush_at_intervals(&signal, &*flushed),
+                Schedule::Demand => flush_on_demand(&signal, &*flushed),
+            }
         };
         let thread = std::thread::Builder::new().name("logdex-flush".into()).spawn(work);
         let thread = thread.map_err(|e| Error::io(std::path::Path::new("logdex-flush"), e))?;
-        Ok(Self { stop, thread: Some(thread), process: std::process::id() })
+        Ok(Self { signal, thread: Some(thread), process: std::process::id() })
+    }
+
+    /// Waits until everything before `end` is flushed, a flush has failed, or the time is over.
+    pub(super) fn wait(&self, flushed: &impl Flushed, end: u64, timeout: Duration) {
+        let mut asked = self.signal.lock();
+        asked.end = asked.end.max(end);
+        self.signal.changed.notify_all();
+        let waits = |_: &mut Asked| flushed.waits_for(end);
+        drop(self.signal.changed.wait_timeout_while(asked, timeout, waits));
     }
 }
 
@@ -53,22 +97,19 @@ impl Drop for FlushService {
         if self.process != std::process::id() {
             return;
         }
-        let (stopped, signal) = &*self.stop;
-        *stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        signal.notify_all();
+        self.signal.lock().stop = true;
+        self.signal.changed.notify_all();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-fn run(stop: &(Mutex<bool>, Condvar), flushed: &dyn Flushed) {
-    let (stopped, signal) = stop;
+fn flush_at_intervals(signal: &Signal, flushed: &dyn Flushed) {
     let mut thorough = Instant::now();
     loop {
-        let stopped = stopped.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = signal.wait_timeout_while(stopped, INTERVAL, |stopped| !*stopped);
-        if *waited.unwrap_or_else(PoisonError::into_inner).0 {
+        let waited = signal.changed.wait_timeout_while(signal.lock(), INTERVAL, |asked| !asked.stop);
+        if waited.unwrap_or_else(PoisonError::into_inner).0.stop {
             return;
         }
         let all = thorough.elapsed() >= THOROUGH_INTERVAL;
@@ -78,5 +119,62 @@ fn run(stop: &(Mutex<bool>, Condvar), flushed: &dyn Flushed) {
         if flushed.unflushed() >= if all { 1 } else { LEAST } {
             flushed.flush_in_thread();
         }
+    }
+}
+
+fn flush_on_demand(signal: &Signal, flushed: &dyn Flushed) {
+    loop {
+        let is_idle = |asked: &mut Asked| !asked.stop && !flushed.waits_for(asked.end);
+        let waited = signal.changed.wait_while(signal.lock(), is_idle);
+        if waited.unwrap_or_else(PoisonError::into_inner).stop {
+            return;
+        }
+        flushed.flush_in_thread();
+        // Under the lock, so that no put misses it.
+        let _asked = signal.lock();
+        signal.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    /// A log of ten bytes on a disk that waits until it is let go.
+    #[derive(Debug, Default)]
+    struct Slow {
+        gate: Mutex<bool>,
+        opened: Condvar,
+        flushed: AtomicU64,
+    }
+
+    impl Flushed for Slow {
+        fn unflushed(&self) -> u64 {
+            10 - self.flushed.load(Ordering::Acquire)
+        }
+
+        fn waits_for(&self, end: u64) -> bool {
+            self.flushed.load(Ordering::Acquire) < end
+        }
+
+        fn flush_in_thread(&self) {
+            drop(self.opened.wait_while(self.gate.lock().unwrap(), |open| !*open));
+            self.flushed.store(10, Ordering::Release);
+        }
+    }
+
+    #[test]
+    fn a_wait_ends_with_its_time_or_with_the_flush() {
+        let log = Arc::new(Slow::default());
+        let service = FlushService::start(Arc::clone(&log), Schedule::Demand).unwrap();
+        service.wait(&*log, 5, Duration::from_millis(1));
+        assert!(log.waits_for(5));
+        *log.gate.lock().unwrap() = true;
+        log.opened.notify_all();
+        service.wait(&*log, 10, Duration::from_secs(60));
+        assert!(!log.waits_for(10));
+        service.wait(&*log, 3, Duration::from_secs(60));
     }
 }

@@ -24,6 +24,7 @@ mod options;
 mod pending_batch;
 mod put_columns;
 mod put_result;
+mod put_statistics;
 mod queue_table;
 mod sent_message;
 mod shared;
@@ -35,6 +36,7 @@ pub use limits::Limits;
 pub use new_message::GivenMessage;
 pub use options::{FlushMode, PutOptions, WriterOptions};
 pub use put_result::PutResult;
+pub use put_statistics::PutStatistics;
 pub use sent_message::SentMessage;
 pub use writer::{CommitLogWriter, StoredPut};
 

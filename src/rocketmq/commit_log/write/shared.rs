@@ -46,6 +46,16 @@ struct State {
     text: String,
 }
 
+/// What a put wrote.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Written {
+    pub(super) messages: usize,
+    /// Offset in the log of the first byte.
+    pub(super) begin: u64,
+    /// Offset in the log after the last byte.
+    pub(super) end: u64,
+}
+
 impl Shared {
     /// Opens a log at its end.
     pub(super) fn new(directory: &Path, end: u64, options: WriterOptions) -> Self {
@@ -134,19 +144,20 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes the messages that `fill` adds. Returns the result of `fill` and the new end of the log.
+    /// Writes the messages that `fill` adds. Returns the result of `fill` and what was written.
     pub(super) fn put<'a, T>(
         &self,
         options: PutOptions,
         fill: impl FnOnce(&mut PendingBatch<'_, 'a>) -> Result<T>,
-    ) -> Result<(T, u64)> {
+    ) -> Result<(T, Written)> {
         let mut state = self.state();
         let State { files, table, store_timestamp, checkpoint_guard, frames, text } = &mut *state;
         self.failure.check()?;
         if self.is_closed() {
             return Err(Error::InvalidArgument(format!("{}: the log is closed for writing", self.directory.display())));
         }
-        frames.begin(self.wrote());
+        let begin = self.wrote();
+        frames.begin(begin);
         let mut batch = PendingBatch::new(self.options, options, frames, table, text);
         let filled = fill(&mut batch);
         let times = batch.store_timestamps();
@@ -160,7 +171,7 @@ impl Shared {
                 table.keep();
                 *store_timestamp = times.map_or(*store_timestamp, |(_, last)| last);
                 self.wrote.store(frames.end(), Ordering::Release);
-                Ok((filled, frames.end()))
+                Ok((filled, Written { messages: frames.messages(), begin, end: frames.end() }))
             }
             Err(error) => {
                 table.undo();
@@ -223,6 +234,10 @@ impl Shared {
 impl Flushed for Shared {
     fn unflushed(&self) -> u64 {
         self.wrote() - self.flushed()
+    }
+
+    fn waits_for(&self, end: u64) -> bool {
+        self.flushed() < end && self.failure.get().is_none()
     }
 
     fn flush_in_thread(&self) {

@@ -573,7 +573,7 @@ fn a_batch_is_in_one_file() {
     let size = 91 + 200 + 1;
     let three = elements(&[&body, &body, &body], "");
     let batch = SentMessage { is_batch: true, ..sent("T", &three, &[]) };
-    let put = writer.put_each(&[sent("T", &body, &[]), batch]).unwrap();
+    let put = writer.put_each(&[sent("T", &body, &[]), batch], None).unwrap();
     let places = |at: usize| put.get(at).unwrap().as_ref().unwrap();
     assert_eq!(places(0).iter().map(|place| place.phy_offset).collect::<Vec<_>>(), [0]);
     assert_eq!(
@@ -591,7 +591,7 @@ fn a_message_of_a_batch_has_its_own_properties_and_those_of_the_batch() {
     let body = elements(&[b"a", b"b"], "TAGS\u{1}x\u{2}DELAY\u{1}1\u{2}WAIT\u{1}true");
     let given = [("CLUSTER", "c"), ("WAIT", "true")];
     let batch = SentMessage { is_batch: true, ..sent("T", &body, &given) };
-    assert_eq!(writer.put_each(&[batch]).unwrap().first().unwrap().as_ref().unwrap().len(), 2);
+    assert_eq!(writer.put_each(&[batch], None).unwrap().first().unwrap().as_ref().unwrap().len(), 2);
     writer.close().unwrap();
     let end = usize::try_from(writer.wrote_offset()).unwrap();
     let bytes = file(directory.path(), 0);
@@ -617,7 +617,7 @@ fn a_put_that_is_refused_leaves_nothing_and_the_others_are_stored() {
         sent_batch(&four),
         sent("T", b"4", &[("TAGS", "x"), ("KEYS", "k")]),
     ];
-    let put = writer.put_each(&puts).unwrap();
+    let put = writer.put_each(&puts, None).unwrap();
     assert_eq!(put.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, false, false, true]);
     let last = put.last().unwrap().as_ref().unwrap().first().unwrap();
     assert_eq!((last.phy_offset, last.queue_offset), (93, 1));

@@ -2,17 +2,19 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
 
-use super::flush_service::FlushService;
+use super::flush_service::{FlushService, Schedule};
 use super::new_message::GivenMessage;
 use super::options::{FlushMode, PutOptions, WriterOptions};
 use super::pending_batch::PendingBatch;
 use super::put_columns::PutColumns;
 use super::put_result::{PutResult, PutResultColumns};
+use super::put_statistics::PutStatistics;
 use super::sent_message::SentMessage;
-use super::shared::Shared;
+use super::shared::{Shared, Written};
 use crate::arrow::input_columns::{Int32s, Texts, integers, null};
 use crate::error::{Error, Result};
 use crate::io::{FirstFailure, disk};
@@ -23,7 +25,8 @@ use crate::rocketmq::commit_log::frame::{BLANK_LEN, is_in_queue};
 #[derive(Debug)]
 pub struct CommitLogWriter {
     shared: Arc<Shared>,
-    service: Mutex<Option<FlushService>>,
+    service: Mutex<Option<Arc<FlushService>>>,
+    statistics: Mutex<PutStatistics>,
     /// A fork shares the files with its parent, and must not write to them.
     process: u32,
 }
@@ -65,8 +68,13 @@ impl CommitLogWriter {
         }
         let directory = disk::absolute(directory)?;
         let shared = Arc::new(Shared::new(&directory, end_phy_offset, options));
-        let service = (flush == FlushMode::Async).then(|| FlushService::start(Arc::clone(&shared))).transpose()?;
-        Ok(Self { shared, service: Mutex::new(service), process: std::process::id() })
+        let start = |schedule| FlushService::start(Arc::clone(&shared), schedule).map(Arc::new).map(Some);
+        let service = match flush {
+            FlushMode::Async => start(Schedule::Interval)?,
+            FlushMode::Sync => start(Schedule::Demand)?,
+            FlushMode::Manual => None,
+        };
+        Ok(Self { shared, service: Mutex::new(service), statistics: Mutex::default(), process: std::process::id() })
     }
 
     /// The directory of the log.
@@ -89,9 +97,19 @@ impl CommitLogWriter {
         self.shared.flushed()
     }
 
+    /// Whether puts wait for the disk.
+    pub fn flushes_puts(&self) -> bool {
+        self.shared.options.flush == FlushMode::Sync
+    }
+
     /// Store time of the last message that is on the disk; 0 before the first put.
     pub fn flushed_store_timestamp(&self) -> i64 {
         self.shared.flushed_store_timestamp()
+    }
+
+    /// What was put since the log was opened. A put counts when it ends.
+    pub fn statistics(&self) -> PutStatistics {
+        self.statistics.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Sets the queue offset of the next message of a queue. A queue that was never set begins with 0.
@@ -204,13 +222,18 @@ impl CommitLogWriter {
 
     /// Appends what several producers sent, and returns the places of the messages of each. The messages of a batch are stored in
     /// one file, all or none; a message that no log takes does not hold up the others. With synchronous flush one flush serves
-    /// all of them.
+    /// all of them, and `timeout` is the longest time to wait for it; `None`: no limit. [`Self::flushed_offset`] shows whether it
+    /// ended in time.
     ///
     /// # Errors
     /// As [`Self::put_messages`], but not `InvalidArgument`, which is the result of one of them.
-    pub fn put_each<'a>(&self, sent: &[SentMessage<'a>]) -> Result<Vec<Result<Vec<PutResult<'a>>>>> {
+    pub fn put_each<'a>(
+        &self,
+        sent: &[SentMessage<'a>],
+        timeout: Option<Duration>,
+    ) -> Result<Vec<Result<Vec<PutResult<'a>>>>> {
         let options = PutOptions { bodies: Bodies::Stored, park: true };
-        self.put(options, |batch| {
+        self.put_within(timeout, options, |batch| {
             let mut results = Vec::with_capacity(sent.len());
             for each in sent {
                 match batch.append_together(|batch| each.append_to(batch)) {
@@ -223,12 +246,35 @@ impl CommitLogWriter {
     }
 
     fn put<'a, T>(&self, options: PutOptions, fill: impl FnOnce(&mut PendingBatch<'_, 'a>) -> Result<T>) -> Result<T> {
+        self.put_within(None, options, fill)
+    }
+
+    fn put_within<'a, T>(
+        &self,
+        timeout: Option<Duration>,
+        options: PutOptions,
+        fill: impl FnOnce(&mut PendingBatch<'_, 'a>) -> Result<T>,
+    ) -> Result<T> {
         self.check_process()?;
-        let (filled, end) = self.shared.put(options, fill)?;
-        if self.shared.options.flush == FlushMode::Sync {
-            self.shared.flush_to(end)?;
+        let start = Instant::now();
+        let (filled, Written { messages, begin, end }) = self.shared.put(options, fill)?;
+        if self.flushes_puts() {
+            self.flush_within(timeout, end)?;
         }
+        self.statistics.lock().unwrap_or_else(PoisonError::into_inner).add(messages, end - begin, start);
         Ok(filled)
+    }
+
+    fn flush_within(&self, timeout: Option<Duration>, end: u64) -> Result<()> {
+        let service = self.service.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match (timeout, service) {
+            (Some(timeout), Some(service)) => {
+                service.wait(&*self.shared, end, timeout);
+                self.failure().check()
+            }
+            // Without a limit, or while the log is closed.
+            (_, _) => self.shared.flush_to(end),
+        }
     }
 
     /// Appends the whole frames at the beginning of bytes that another broker wrote at this offset of its log (upstream
@@ -242,7 +288,7 @@ impl CommitLogWriter {
     pub fn append_frames(&self, data: &[u8]) -> Result<(usize, usize)> {
         self.check_process()?;
         let appended = self.shared.append(data)?;
-        if self.shared.options.flush == FlushMode::Sync {
+        if self.flushes_puts() {
             self.flush()?;
         }
         Ok(appended)

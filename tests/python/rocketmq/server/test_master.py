@@ -97,9 +97,9 @@ def test_puts_of_many_share_a_flush(root: Path) -> None:
         async def body() -> None:
             put_each = writer.put_each
 
-            def counted(sent: list[Any]) -> Any:
+            def counted(sent: list[Any], **options: Any) -> Any:
                 calls.append(len(sent))
-                return put_each(sent)
+                return put_each(sent, **options)
 
             writer.put_each = counted  # type: ignore[method-assign,assignment]
             async with rocketmq.serve(writer, port=0) as server, client(server) as asker:
@@ -110,6 +110,58 @@ def test_puts_of_many_share_a_flush(root: Path) -> None:
         asyncio.run(body())
         assert sum(calls) == 500
         assert len(calls) < 250
+
+
+@pytest.mark.parametrize("wait", ["true", "false"])
+def test_a_flush_that_takes_too_long_is_said(
+    wait: str, run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StoreWriter, "flushed_offset", property(lambda _: 0))
+
+    async def test(_: rocketmq.Server, asker: Client) -> None:
+        header, _body = await asker.ask(_send(i=f"WAIT\x01{wait}"))
+        assert header["code"] == (10 if wait == "true" else 0)
+        assert header["extFields"]["queueOffset"] == "0"
+
+    run(test, flush="sync", sync_flush_timeout_s=0)
+
+
+def test_the_disk_is_in_time_as_a_rule(run: Callable[..., None]) -> None:
+    async def test(_: rocketmq.Server, asker: Client) -> None:
+        for _number in range(3):
+            assert (await asker.ask(_send()))[0]["code"] == 0
+
+    run(test, flush="sync")
+
+
+def test_runtime_information_is_true(root: Path) -> None:
+    with StoreWriter.open(root) as writer:
+
+        async def body() -> None:
+            async with rocketmq.serve(writer, port=0) as server, client(server) as asker:
+                before = writer.max_offset
+                for number in range(5):
+                    await asker.ask(_send(number))
+                writer.dispatch()
+                await asker.ask(wire.request(11, PULL))
+                writer.put_message("Other", b"put without the server")
+                _, runtime = await asker.ask(wire.request(28))
+                table = json.loads(runtime)["table"]
+                expected = {
+                    "msgPutTotalTodayNow": "5",
+                    "msgPutTotalTodayMorning": "0",
+                    "putMessageTimesTotal": "6",
+                    "putMessageSizeTotal": str(writer.max_offset - before),
+                    "sendThreadPoolQueueSize": "0",
+                }
+                assert {name: table[name] for name in expected} == expected
+                assert 0 <= int(table["dispatchBehindBytes"]) <= writer.max_offset - before
+                classes = dict(part.rsplit(":", 1) for part in table["putMessageDistributeTime"].split())
+                assert sum(map(int, classes.values())) == 6
+                assert len(table["putTps"].split()) == len(table["getTransferedTps"].split()) == 3
+                assert 0 < float(table["commitLogDiskRatio"]) <= 1
+
+        asyncio.run(body())
 
 
 def test_members_are_told_to_go_back(run: Callable[..., None]) -> None:

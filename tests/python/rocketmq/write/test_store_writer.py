@@ -64,6 +64,27 @@ def test_a_message_is_put_and_found(tmp_path: Path) -> None:
         assert (last.body, last.store_host, last.queue_offset) == (b"", "[::1]:10911", 1)
 
 
+def test_statistics_count_puts_and_what_is_to_do(tmp_path: Path) -> None:
+    with open_small(tmp_path / "store") as writer:
+        begin = writer.statistics()
+        assert (begin.put_messages, begin.put_bytes, begin.put_rates, begin.longest_put_ms) == (0, 0, (0.0,) * 3, 0.0)
+        writer.put_message("T")
+        writer.put_messages({"topic": ["T", "U", "T"]})
+        with pytest.raises(ValueError, match="topic"):
+            writer.put_message("")
+        now = writer.statistics()
+        assert (now.put_messages, now.put_bytes) == (4, writer.max_offset)
+        assert sum(now.put_times.values()) == 4
+        assert [*now.put_times][:2] == ["[<=0ms]", "[0~10ms]"]
+        assert now.longest_put_ms > 0
+        assert now.dispatch_behind_bytes == writer.max_offset
+        assert 0 < now.disk_ratio <= 1
+        writer.dispatch()
+        assert writer.statistics().dispatch_behind_bytes == 0
+    with pytest.raises(ValueError, match="closed"):
+        writer.statistics()
+
+
 def test_batches_fill_files_and_keep_their_order(tmp_path: Path) -> None:
     count = 2_000
     table = pa.table(
