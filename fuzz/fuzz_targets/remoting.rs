@@ -4,16 +4,24 @@
 use std::collections::BTreeMap;
 
 use libfuzzer_sys::fuzz_target;
-use logdex::rocketmq::remoting::{Command, Header, decode, frame_length};
+use logdex::rocketmq::remoting::{Command, Frames, Header, SendTable, decode, frame_length, frames};
 use logdex_fuzz as _;
 
 fn fields<'a>(command: &'a Command<'_>) -> BTreeMap<&'a str, &'a str> {
-    command.ext.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
+    command.ext.iter().map(|(name, value)| (&**name, &**value)).collect()
 }
 
 fuzz_target!(|bytes: &[u8]| {
     if let Some(head) = bytes.first_chunk() {
         _ = frame_length(*head);
+    }
+    let mut table = SendTable::default();
+    table.learn("T", 4);
+    for found in frames(bytes, Some(&table)).unwrap_or_default() {
+        match found {
+            Frames::Other(place) => assert!(bytes.get(place).is_some()),
+            Frames::Sends(sends) => assert!(sends.bytes() <= bytes.len()),
+        }
     }
     let Ok(command) = decode(bytes) else { return };
     let Command { code, opaque, flag, .. } = command;
@@ -23,7 +31,9 @@ fuzz_target!(|bytes: &[u8]| {
     let frame = [&head, command.body].concat();
     let again = decode(&frame).expect("what was encoded here");
     assert_eq!(fields(&again), ext);
-    let facts = |command: &Command<'_>| (command.code, command.opaque, command.flag, command.remark.clone());
+    let facts = |command: &Command<'_>| {
+        (command.code, command.opaque, command.flag, command.remark.as_deref().map(str::to_owned))
+    };
     assert_eq!(facts(&again), facts(&command));
     assert_eq!(again.body, command.body);
 });

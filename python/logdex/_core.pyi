@@ -60,6 +60,8 @@ __all__ = [
     "SealedLogs",
     "SealedStore",
     "SegmentReader",
+    "SendTable",
+    "Sends",
     "Slice",
     "StoreCheckpoint",
     "StoreLock",
@@ -151,6 +153,7 @@ __all__ = [
     "record_batch",
     "recorded_offset",
     "remote_status",
+    "remoting_frames",
     "sealed_directory",
     "sealed_rows",
     "select_files",
@@ -968,6 +971,25 @@ class Meter:
     def rates(self) -> list[float]: ...
 
 @final
+class SendTable:
+    def __new__(
+        cls, cluster: str, store_host: str, fields: dict[str, str], illegal_code: int, illegal_remark: str
+    ) -> SendTable: ...
+    def learn(self, topic: str, queues: int) -> None: ...
+    def forget(self, topic: str) -> None: ...
+
+@final
+class Sends:
+    @property
+    def count(self) -> int: ...
+    def __len__(self) -> int: ...
+    def refusals(self, code: int, remark: str, ext: dict[str, str] | None = None) -> bytes: ...
+
+def remoting_frames(
+    data: bytes, table: SendTable | None = None, born_host: str | None = None
+) -> list[bytes | Sends]: ...
+
+@final
 class CommitLogWriter:
     @staticmethod
     def open(
@@ -1007,9 +1029,7 @@ class CommitLogWriter:
         prepared_transaction_offset: int = 0,
         park: bool = True,
     ) -> tuple[str, int, int, int, int, str, int]: ...
-    def put_each(
-        self, sent: Sequence[Any], *, flush_timeout_s: float | None = None
-    ) -> list[list[tuple[int, int, str]] | str]: ...
+    def put_each(self, sent: Sequence[Any], *, flush_timeout_s: float | None = None) -> list[Any]: ...
     @property
     def statistics(self) -> tuple[int, int, list[float], float, list[int]]: ...
     def keep_checkpoint(self, path: _Path) -> None: ...

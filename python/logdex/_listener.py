@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence, Sized
 
 _log = logging.getLogger(__name__)
 
@@ -58,8 +58,14 @@ class Service(Protocol):
     def frame_length(self, head: bytes) -> int:
         """Return the bytes of a frame that begins with these four. `ValueError` drops the client, and `Goodbye` answers it."""
 
-    def received(self, connection: Connection, frame: bytes) -> None:
-        """Take a whole frame. `ValueError` drops the client."""
+    def frames(self, connection: Connection, data: bytes) -> Sequence[Sized]:
+        """Return the whole frames at the beginning of these bytes, each alone or several together, with their bytes as length.
+
+        The first one is whole.
+        """
+
+    def received(self, connection: Connection, frame: Any) -> None:  # noqa: ANN401 -- what `frames` returned
+        """Take one of the frames. `ValueError` drops the client."""
 
     def disconnected(self, connection: Connection) -> None:
         """Forget a connection."""
@@ -72,6 +78,8 @@ class Connection(asyncio.Protocol):
         self._listener = listener
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
+        self._needed = HEAD
+        """The bytes with which the next frame is whole, as far as it is known."""
         self._unsent: list[bytes] = []
         self._unsent_bytes = 0
         self._is_paused = False
@@ -175,17 +183,26 @@ class Connection(asyncio.Protocol):
         elif self._active + limits.idle_s < now:
             self.drop("idle")
 
+    def _is_reading(self) -> bool:
+        return not self._is_paused and self.is_open
+
     def _split(self) -> None:
-        at = 0
+        service, buffer = self._listener.service, self._buffer
         try:
-            while not self._is_paused and self.is_open and len(self._buffer) - at >= HEAD:
-                end = at + self._listener.service.frame_length(bytes(self._buffer[at : at + HEAD]))
-                if end > len(self._buffer):
+            while self._is_reading() and len(buffer) >= self._needed:
+                self._needed = service.frame_length(bytes(buffer[:HEAD]))
+                if len(buffer) < self._needed:
                     break
-                frame = bytes(self._buffer[at:end])
-                at = end
-                self._active = self._waits_since = self._listener.now()
-                self._listener.service.received(self, frame)
+                self._needed = HEAD
+                at = 0
+                for frame in service.frames(self, bytes(buffer)):
+                    if not self._is_reading():
+                        break
+                    at += len(frame)
+                    self._active = self._waits_since = self._listener.now()
+                    service.received(self, frame)
+                self._listener.received_bytes -= at
+                del buffer[:at]
         except Goodbye as goodbye:
             self.send(goodbye.content)
             self.close()
@@ -195,8 +212,6 @@ class Connection(asyncio.Protocol):
             # A fault of the server, which must not end it.
             _log.exception("%s: dropped", self.address)
             self.drop("an error of the server")
-        del self._buffer[:at]
-        self._listener.received_bytes -= at
 
 
 class Listener:

@@ -11,16 +11,16 @@ use arrow_select::concat::concat_batches;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 use pyo3_arrow::PyRecordBatch;
 use pyo3_arrow::error::PyArrowError;
 
 use super::commit_log::bodies;
 use super::convert::{self, cast};
 use super::message_input::message_batches;
+use super::remoting::PySends;
 use super::time::times_of;
 use super::{integer, report};
-use crate::error::Error;
 use crate::rocketmq::commit_log::Bodies;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::write::{
@@ -79,11 +79,20 @@ impl GivenObject<'_> {
     }
 }
 
-/// The queue offset, the offset in the log and the id of each message of a put; or why the put was refused.
+/// What producers sent: plain sends of one of them, or one message or batch.
+#[derive(FromPyObject)]
+enum Sent<'py> {
+    Plain(Bound<'py, PySends>),
+    Object(GivenObject<'py>),
+}
+
+/// The queue offset, the offset in the log and the id of each message of a put; why the put was refused; or the answers to plain
+/// sends, and the number of messages that were put.
 #[derive(IntoPyObject)]
-enum Placed {
+enum Placed<'py> {
     Places(Vec<(i64, u64, String)>),
     Refused(String),
+    Answers((Bound<'py, PyBytes>, usize)),
 }
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -330,40 +339,65 @@ impl PyCommitLogWriter {
     /// of a batch are stored in one file, all or none. With synchronous flush one flush serves all of them.
     ///
     /// Args:
-    ///     sent: Objects with the attributes topic, queue_id, flag, sys_flag, born_timestamp, born_host, store_host,
+    ///     sent: `Sends`; or objects with the attributes topic, queue_id, flag, sys_flag, born_timestamp, born_host, store_host,
     ///         reconsume_times, prepared_transaction_offset, body, properties (a dict), as_java_map: whether the properties are
     ///         written in the order of Java's HashMap, and is_batch: whether the body is that of a client's batch.
     ///     flush_timeout_s: With synchronous flush, the longest time to wait for it (syncFlushTimeout); None: no limit. What
-    ///         `flushed_offset` has not reached then may be lost with the power.
+    ///         `flushed_offset` has not reached then may be lost with the power; the answers to `Sends` say it.
     ///
     /// Returns:
-    ///     For each of them: queue_offset, phy_offset and msg_id of its messages; or the reason, if no log takes one.
+    ///     For each object: queue_offset, phy_offset and msg_id of its messages; or the reason, if no log takes one. For `Sends`:
+    ///     the frames of the answers, and the number of messages that were put.
     ///
     /// Raises:
     ///     ValueError: A host is none, a time below 0, or the writer is closed; nothing was written.
     ///     OSError: As for `put_messages`.
     #[pyo3(signature = (sent, *, flush_timeout_s=None))]
-    fn put_each(
+    fn put_each<'py>(
         &self,
-        py: Python<'_>,
-        sent: Vec<GivenObject<'_>>,
+        py: Python<'py>,
+        sent: Vec<Sent<'py>>,
         flush_timeout_s: Option<f64>,
-    ) -> PyResult<Vec<Placed>> {
+    ) -> PyResult<Vec<Placed<'py>>> {
         let wrong = |_| PyValueError::new_err("flush_timeout_s: expected seconds, 0 or more");
         let timeout = flush_timeout_s.map(Duration::try_from_secs_f64).transpose().map_err(wrong)?;
-        let properties = sent.iter().map(GivenObject::property_texts).collect::<PyResult<Vec<_>>>()?;
-        let messages = sent.iter().zip(&properties).map(|(given, texts)| given.message(texts));
-        let messages = messages.collect::<PyResult<Vec<_>>>()?;
-        let results = py.detach(|| self.writer.put_each(&messages, timeout))?;
-        let result = |put: crate::error::Result<Vec<PutResult<'_>>>| match put {
-            Ok(places) => {
-                let place = |place: &PutResult<'_>| (place.queue_offset, place.phy_offset, place.msg_id());
-                Ok(Placed::Places(places.iter().map(place).collect()))
-            }
-            Err(Error::InvalidArgument(reason)) => Ok(Placed::Refused(reason)),
-            Err(error) => Err(error.into()),
+        let texts = |each: &Sent<'_>| match each {
+            Sent::Plain(_) => Ok(Vec::new()),
+            Sent::Object(given) => given.property_texts(),
         };
-        results.into_iter().map(result).collect()
+        let properties = sent.iter().map(texts).collect::<PyResult<Vec<_>>>()?;
+        let mut messages = Vec::new();
+        for (each, texts) in sent.iter().zip(&properties) {
+            match each {
+                Sent::Plain(sends) => messages.extend(sends.get().messages()),
+                Sent::Object(given) => messages.push(given.message(texts)?),
+            }
+        }
+        let results = py.detach(|| self.writer.put_each(&messages, timeout))?;
+        let flushed = self.writer.flushes_puts().then(|| self.writer.flushed_offset());
+        let mut results = results.as_slice();
+        let mut told = Vec::with_capacity(sent.len());
+        for each in &sent {
+            let count = if let Sent::Plain(sends) = each { sends.get().messages().len() } else { 1 };
+            let (own, rest) = results.split_at_checked(count).expect("a result for each message");
+            results = rest;
+            told.push(match (each, own) {
+                (Sent::Plain(sends), own) => {
+                    let sends = sends.get();
+                    let (answers, stored) = py.detach(|| sends.answers(own, flushed));
+                    Placed::Answers((PyBytes::new(py, &answers), stored))
+                }
+                (Sent::Object(_), [Ok(places)]) => {
+                    let place = |place: &PutResult<'_>| (place.queue_offset, place.phy_offset, place.msg_id());
+                    Placed::Places(places.iter().map(place).collect())
+                }
+                (Sent::Object(_), own) => {
+                    let reason = own.iter().find_map(|put| put.as_ref().err()).map(ToString::to_string);
+                    Placed::Refused(reason.unwrap_or_default())
+                }
+            });
+        }
+        Ok(told)
     }
 
     /// Keep the checkpoint of a store correct: lower it before a message with an earlier store time is put.

@@ -1,17 +1,24 @@
-//! Commands of the remoting protocol, and counts of what is asked.
+//! Commands of the remoting protocol, and the sends of producers, which are taken together.
 
-use std::sync::{Mutex, PoisonError};
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict, PyString};
 
+use crate::error::Result;
+use crate::rocketmq::commit_log::write::{Host, PutResult, SentMessage};
 use crate::rocketmq::meter::Meter;
-use crate::rocketmq::remoting::{self, Header};
+use crate::rocketmq::remoting::{self, Frames, Header, Refused, SendFacts, SendTable, Sends};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyRemotingCommand>()?;
-    m.add_class::<PyMeter>()
+    m.add_class::<PyMeter>()?;
+    m.add_class::<PySendTable>()?;
+    m.add_class::<PySends>()?;
+    m.add_function(wrap_pyfunction!(remoting_frames, m)?)
 }
 
 /// Counts of the last ten minutes.
@@ -38,6 +45,140 @@ impl PyMeter {
     fn rates(&self) -> [f64; 3] {
         self.meter.lock().unwrap_or_else(PoisonError::into_inner).rates()
     }
+}
+
+/// The topics that take plain sends: single messages, neither delayed nor of a transaction, with short names of fields (code 310).
+///
+/// Args:
+///     cluster: The name of the cluster, which messages get.
+///     store_host: The broker, as `ip:port` or `[ipv6]:port`.
+///     fields: The fields of each answer.
+///     illegal_code: The code of the answer if no log takes a message.
+///     illegal_remark: The remark of this answer.
+///
+/// Raises:
+///     ValueError: An invalid host.
+#[pyclass(name = "SendTable", module = "logdex._core", frozen)]
+pub(super) struct PySendTable {
+    table: RwLock<SendTable>,
+    facts: Arc<SendFacts>,
+}
+
+#[pymethods]
+impl PySendTable {
+    #[new]
+    fn new(
+        cluster: String,
+        store_host: &str,
+        fields: &Bound<'_, PyDict>,
+        illegal_code: i32,
+        illegal_remark: String,
+    ) -> PyResult<Self> {
+        let facts = SendFacts {
+            cluster,
+            store_host: Host::parse(store_host)?,
+            fields: self::fields(fields)?,
+            illegal: Refused { code: illegal_code, remark: illegal_remark },
+        };
+        Ok(Self { table: RwLock::default(), facts: Arc::new(facts) })
+    }
+
+    /// Take plain sends for a topic.
+    ///
+    /// Args:
+    ///     topic: The topic.
+    ///     queues: The number of its queues.
+    fn learn(&self, topic: &str, queues: i32) {
+        self.table.write().unwrap_or_else(PoisonError::into_inner).learn(topic, queues);
+    }
+
+    /// Take no more plain sends for a topic.
+    fn forget(&self, topic: &str) {
+        self.table.write().unwrap_or_else(PoisonError::into_inner).forget(topic);
+    }
+}
+
+/// Plain sends of one client that followed one another. Its length is that of their frames.
+#[pyclass(name = "Sends", module = "logdex._core", frozen)]
+pub(super) struct PySends {
+    sends: Sends,
+    data: Arc<PyBackedBytes>,
+    born_host: Option<Host>,
+    facts: Arc<SendFacts>,
+}
+
+impl PySends {
+    pub(super) fn messages(&self) -> impl ExactSizeIterator<Item = SentMessage<'_>> {
+        self.sends.messages(&self.data, &self.facts, self.born_host)
+    }
+
+    pub(super) fn answers(&self, puts: &[Result<Vec<PutResult<'_>>>], flushed: Option<u64>) -> (Vec<u8>, usize) {
+        self.sends.answers(&self.facts, puts, flushed)
+    }
+}
+
+#[pymethods]
+impl PySends {
+    /// The number of messages.
+    #[getter]
+    fn count(&self) -> usize {
+        self.sends.count()
+    }
+
+    fn __len__(&self) -> usize {
+        self.sends.bytes()
+    }
+
+    /// Return the frames of answers that refuse all of them. `ext` None: the answers have no fields.
+    #[pyo3(signature = (code, remark, ext=None))]
+    fn refusals<'py>(
+        &self,
+        py: Python<'py>,
+        code: i32,
+        remark: String,
+        ext: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let fields = ext.map(fields).transpose()?;
+        Ok(PyBytes::new(py, &self.sends.refusals(&Refused { code, remark }, fields.as_deref())))
+    }
+}
+
+fn fields(ext: &Bound<'_, PyDict>) -> PyResult<Vec<(String, String)>> {
+    ext.iter().map(|(name, value)| Ok((name.extract()?, value.extract()?))).collect()
+}
+
+/// Return the whole frames at the beginning of the bytes that a client sent, in their order.
+///
+/// Args:
+///     data: The bytes.
+///     table: The topics that take plain sends; None: all frames are returned as bytes.
+///     born_host: The client, as `ip:port` or `[ipv6]:port`; None: the broker.
+///
+/// Raises:
+///     ValueError: No frame has the length of the first one, or an invalid host. Behind other frames a wrong length ends the result.
+#[pyfunction]
+#[pyo3(signature = (data, table=None, born_host=None))]
+fn remoting_frames<'py>(
+    py: Python<'py>,
+    data: PyBackedBytes,
+    table: Option<&PySendTable>,
+    born_host: Option<&str>,
+) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let born_host = born_host.map(Host::parse).transpose()?;
+    let found = py.detach(|| {
+        let topics = table.map(|table| table.table.read().unwrap_or_else(PoisonError::into_inner));
+        remoting::frames(&data, topics.as_deref())
+    });
+    let data = Arc::new(data);
+    let object = |frames| match (frames, table) {
+        (Frames::Sends(sends), Some(PySendTable { facts, .. })) => {
+            let sends = PySends { sends, data: Arc::clone(&data), born_host, facts: Arc::clone(facts) };
+            Ok(Bound::new(py, sends)?.into_any())
+        }
+        (Frames::Other(place), _) => Ok(PyBytes::new(py, data.get(place).unwrap_or_default()).into_any()),
+        (Frames::Sends(_), None) => unreachable!("there are plain sends only for a table"),
+    };
+    found.map_err(PyValueError::new_err)?.into_iter().map(object).collect()
 }
 
 /// A request or an answer of the remoting protocol. docs/formats/rocketmq-wire.md describes the format.
@@ -97,9 +238,10 @@ impl PyRemotingCommand {
         let command = remoting::decode(frame).map_err(PyValueError::new_err)?;
         let ext = PyDict::new(py);
         for (name, value) in command.ext {
-            ext.set_item(name, value)?;
+            ext.set_item(&*name, &*value)?;
         }
-        let remoting::Command { code, remark, opaque, flag, language, version, .. } = command;
+        let remoting::Command { code, opaque, flag, version, .. } = command;
+        let (remark, language) = (command.remark.map(Cow::into_owned), command.language.into_owned());
         let (ext, body) = (ext.unbind(), PyBytes::new(py, command.body).unbind());
         Ok(Self { code, ext, body, remark, opaque, flag, language, version })
     }

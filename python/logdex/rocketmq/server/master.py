@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from logdex._core import SendTable
     from logdex._types import Flush
     from logdex.rocketmq.server.state import State
     from logdex.rocketmq.write.retention import Retention
@@ -96,7 +97,8 @@ class TopicTable:
         own[broker] = _topic(broker, 1, READ | WRITE | INHERIT)
         own["SCHEDULE_TOPIC_XXXX"] = _topic("SCHEDULE_TOPIC_XXXX", levels)
         own[f"{cluster}_REPLY_TOPIC"] = _topic(f"{cluster}_REPLY_TOPIC", 1)
-        # Read for each message.
+        self.sends: SendTable | None = None
+        """The topics that take plain sends, which come here only once."""
         self._known: dict[str, Topic] = {}
         is_new = not self._table.entries
         if is_new:
@@ -140,7 +142,7 @@ class TopicTable:
 
     def put(self, name: str, topic: Topic, filter_type: str) -> None:
         """Make a topic, or change it."""
-        self._known.pop(name, None)
+        self._forget(name)
         self._table.put(
             name,
             {
@@ -156,8 +158,13 @@ class TopicTable:
 
     def remove(self, name: str) -> None:
         """Remove a topic; its queues stay on the disk."""
-        self._known.pop(name, None)
+        self._forget(name)
         self._table.remove(name)
+
+    def _forget(self, name: str) -> None:
+        self._known.pop(name, None)
+        if self.sends is not None:
+            self.sends.forget(name)
 
 
 class GroupTable:

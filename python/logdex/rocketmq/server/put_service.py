@@ -8,19 +8,23 @@ from __future__ import annotations
 import logging
 import threading
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from logdex._core import Sends
     from logdex.rocketmq.server.exchange import Places
     from logdex.rocketmq.server.new_message import NewMessage
 
     Placed: TypeAlias = "Places | str | OSError | ValueError"
     """Where messages are; why no log takes one; or why the store takes nothing."""
-    PutEach: TypeAlias = "Callable[[list[NewMessage]], list[Places | str]]"
-    Waiting: TypeAlias = "tuple[NewMessage, Callable[[Placed], None]]"
+    Answered: TypeAlias = "tuple[bytes, int] | OSError | ValueError"
+    """The answers to plain sends, and how many are stored; or why the store takes nothing."""
+    PutEach: TypeAlias = "Callable[[list[NewMessage | Sends]], list[Any]]"
+    Waiting: TypeAlias = "tuple[NewMessage | Sends, int, int, Callable[[Any], None]]"
+    """What is put, its messages and about its bytes, and what is called then."""
 
 _log = logging.getLogger(__name__)
 
@@ -53,9 +57,17 @@ class PutService:
 
     def put(self, message: NewMessage, then: Callable[[Placed], None]) -> None:
         """Store a message, and call `then` in the event loop."""
-        self.waiting += 1
-        self._waiting_bytes += len(message.body) + _BESIDE_BODY
-        self._queue.put((message, then))
+        self._put_soon((message, 1, len(message.body) + _BESIDE_BODY, then))
+
+    def put_sends(self, sends: Sends, then: Callable[[Answered], None]) -> None:
+        """Store plain sends, and call `then` in the event loop."""
+        self._put_soon((sends, sends.count, len(sends), then))
+
+    def _put_soon(self, waiting: Waiting) -> None:
+        _, messages, size, _ = waiting
+        self.waiting += messages
+        self._waiting_bytes += size
+        self._queue.put(waiting)
 
     def close(self) -> None:
         """Store what waits, and end the thread; it blocks until then."""
@@ -68,11 +80,12 @@ class PutService:
         while is_open:
             taken = self._queue.get()
             together: list[Waiting] = []
-            size = 0
+            count = size = 0
             while taken is not None:
                 together.append(taken)
-                size += len(taken[0].body)
-                if len(together) >= _MOST_TOGETHER or size >= _MOST_BYTES_TOGETHER:
+                count += taken[1]
+                size += taken[2]
+                if count >= _MOST_TOGETHER or size >= _MOST_BYTES_TOGETHER:
                     break
                 try:
                     taken = self._queue.get_nowait()
@@ -81,20 +94,20 @@ class PutService:
             else:
                 is_open = False
             if together:
-                placed = self._put(together)
-                self._loop.call_soon_threadsafe(self._tell, together, placed)
+                placed = self._put(count, [each[0] for each in together])
+                self._loop.call_soon_threadsafe(self._tell, together, placed, count, size)
 
-    def _put(self, together: list[Waiting]) -> list[Placed]:
+    def _put(self, count: int, together: list[NewMessage | Sends]) -> list[Any]:
         try:
-            return [*self._put_each([message for message, _ in together])]
+            return self._put_each(together)
         except (OSError, ValueError) as error:
-            _log.error("%d messages are not stored: %s", len(together), error)
+            _log.error("%d messages are not stored: %s", count, error)
             return [error] * len(together)
 
-    def _tell(self, together: list[Waiting], placed: list[Placed]) -> None:
-        self.waiting -= len(together)
-        self._waiting_bytes -= sum(len(message.body) + _BESIDE_BODY for message, _ in together)
-        for (_, then), result in zip(together, placed, strict=True):
+    def _tell(self, together: list[Waiting], placed: list[Any], count: int, size: int) -> None:
+        self.waiting -= count
+        self._waiting_bytes -= size
+        for (*_, then), result in zip(together, placed, strict=True):
             try:
                 then(result)
             except Exception:  # noqa: BLE001 -- logged

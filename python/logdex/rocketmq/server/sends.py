@@ -37,15 +37,16 @@ HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 TRANSACTION_BITS = 0xC
 """Bits of the system's flag for the state of a transaction."""
 
-_REGION = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
+REGION = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
+"""Fields of the answer to each send."""
+ILLEGAL_MESSAGE = (
+    "the message is illegal, maybe msg body or properties length not matched. "
+    "msg body length limit 128k, msg properties length limit 32k."
+)
 _SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 _LONGEST_TOPIC = 127
 _LEGAL_TOPIC = re.compile(r"[%|a-zA-Z0-9_-]+")
 _LEGAL = r"^[%|a-zA-Z0-9_-]+$"
-_ILLEGAL_MESSAGE = (
-    "the message is illegal, maybe msg body or properties length not matched. "
-    "msg body length limit 128k, msg properties length limit 32k."
-)
 _KNOWS_MAX_TIMES = 121
 """V3_4_9: clients from it on say how often a message may be given back."""
 _FIRST_LEVEL = 3
@@ -99,6 +100,8 @@ def send(_: Archive, state: State, request: Request) -> Put:
     master = master_of(state)
     header = _Send(request)
     name, topic = _topic(master, header)
+    if master.topics.sends is not None and not name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+        master.topics.sends.learn(name, max(topic.read_queues, topic.write_queues))
     queue_id = header.integer("e")
     if queue_id < 0:
         queue_id = random.randrange(max(1, topic.write_queues))  # noqa: S311 -- to spread messages
@@ -127,11 +130,11 @@ def send(_: Archive, state: State, request: Request) -> Put:
 
     def then(placed: Places | str) -> Answer:
         if isinstance(placed, str):
-            return Answer(code=Code.MESSAGE_ILLEGAL, remark=_ILLEGAL_MESSAGE, ext=dict(_REGION))
+            return Answer(code=Code.MESSAGE_ILLEGAL, remark=ILLEGAL_MESSAGE, ext=dict(REGION))
         state.counts[STORED] += len(placed)
         ids = ",".join([msg_id for _, _, msg_id in placed])
         first = placed[0][0] if placed else 0
-        ext = {"queueId": str(queue_id), **_REGION, "msgId": ids, "queueOffset": str(first)}
+        ext = {"queueId": str(queue_id), **REGION, "msgId": ids, "queueOffset": str(first)}
         return Answer(ext=ext)
 
     return Put(message, then)
@@ -163,7 +166,7 @@ def _topic(master: Master, header: _Send) -> tuple[str, Topic]:
         Refusal: Nobody may send to it.
     """
     name = header.text("b")
-    check_topic_name(name, _REGION)
+    check_topic_name(name, REGION)
     if name == _SCHEDULE_TOPIC:
         raise _refusal(Code.NO_PERMISSION, f"Sending message to topic[{name}] is forbidden.")
     topic = master.topics.get(name)
@@ -225,7 +228,7 @@ def _check_batch(message: NewMessage) -> None:
     if message.topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
         raise _refusal(Code.MESSAGE_ILLEGAL, f"batch request does not support retry group {message.topic}")
     if is_special:
-        raise _refusal(Code.MESSAGE_ILLEGAL, _ILLEGAL_MESSAGE)
+        raise _refusal(Code.MESSAGE_ILLEGAL, ILLEGAL_MESSAGE)
 
 
 def send_back(archive: Archive, state: State, request: Request) -> Put | Answer:
@@ -283,7 +286,7 @@ def now_ms() -> int:
 
 
 def _refusal(code: int, remark: str) -> Refusal:
-    return Refusal(code, remark, dict(_REGION))
+    return Refusal(code, remark, dict(REGION))
 
 
 TABLE: dict[int, Handler] = {

@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING
 
 from arro3.core import RecordBatchReader
 
-from logdex._core import delay_levels_ms, local_path
+from logdex._core import SendTable, delay_levels_ms, local_path
 from logdex._listener import Limits, Listener
 from logdex.rocketmq.replica.log_server import LogServer
 from logdex.rocketmq.server.access import read_access_keys
 from logdex.rocketmq.server.archive import Archive
+from logdex.rocketmq.server.codes import Code
 from logdex.rocketmq.server.config_file import ConfigFile
 from logdex.rocketmq.server.master import GroupTable, Master, TopicTable
 from logdex.rocketmq.server.offsets import ConsumerOffsets
+from logdex.rocketmq.server.sends import ILLEGAL_MESSAGE, REGION
 from logdex.rocketmq.server.service import BrokerService
 from logdex.rocketmq.server.state import State
 from logdex.rocketmq.server.transactions import CHECK_EVERY_S
@@ -217,6 +219,8 @@ class Server:
                 statistics=writer.statistics,
                 waiting=service.waiting,
             )
+            refused = (Code.MESSAGE_ILLEGAL, ILLEGAL_MESSAGE)
+            state.master.topics.sends = SendTable(cluster, state.master.store_host, REGION, *refused)
             writer.follow(partial(_call_soon, asyncio.get_running_loop(), service.grown))
             repeated.append(asyncio.create_task(_check_transactions(service, self._check_every_s)))
         else:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from logdex._core import RemotingCommand
+from logdex._core import RemotingCommand, Sends, remoting_frames
 from logdex._listener import Goodbye
 from logdex.rocketmq.server.access import refusal
 from logdex.rocketmq.server.answers import SLOW, SLOW_IF_REMOTE, answer
@@ -20,7 +20,8 @@ from logdex.rocketmq.server.codes import Ask, Code
 from logdex.rocketmq.server.exchange import Answer, Forward, Hold, Peer, Put, Request
 from logdex.rocketmq.server.new_message import REAL_TOPIC
 from logdex.rocketmq.server.put_service import PutService
-from logdex.rocketmq.server.sends import HALF_TOPIC, now_ms
+from logdex.rocketmq.server.sends import HALF_TOPIC, REGION, now_ms
+from logdex.rocketmq.server.state import STORED
 from logdex.rocketmq.server.transactions import CHECK_GROUP, OP_TOPIC, look_at_halves, question
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from logdex.rocketmq.server.archive import Archive
     from logdex.rocketmq.server.exchange import Notice, Reply
     from logdex.rocketmq.server.new_message import NewMessage, StoredMessage
-    from logdex.rocketmq.server.put_service import Placed, PutEach
+    from logdex.rocketmq.server.put_service import Answered, Placed, PutEach
     from logdex.rocketmq.server.state import State
 
 _log = logging.getLogger(__name__)
@@ -51,6 +52,7 @@ _REST_OF_LOOKS = 4
 """Held pulls of a store that grows take a fifth of the time at most."""
 _DRAIN_S = 0.01
 _BUSY = "[OVERLOAD]system busy, start flow control for a while"
+_REJECTED = "[REJECTREQUEST]system busy, start flow control for a while"
 _HTTP = b"GET "
 
 
@@ -126,14 +128,26 @@ class BrokerService:
             raise Goodbye(b"HTTP/1.1 200 OK\r\n%bContent-Length: %d\r\n\r\n%b" % (kind, len(text), text))
         return RemotingCommand.frame_length(head)
 
-    def received(self, connection: Connection, frame: bytes) -> None:
-        """Take a frame."""
+    def frames(self, connection: Connection, data: bytes) -> list[bytes | Sends]:
+        """Return the whole frames at the beginning of these bytes. Sends that need no question stay together."""
+        # Each request is logged, checked, or waits for a slave by itself.
+        is_each_alone = self._access_keys is not None or self._slave_timeout_s is not None
+        master = self._state.master
+        if master is None or is_each_alone or requests_log.isEnabledFor(logging.INFO):
+            return remoting_frames(data)
+        return remoting_frames(data, master.topics.sends, self._peers[connection].host)
+
+    def received(self, connection: Connection, frame: bytes | Sends) -> None:
+        """Take a frame, or sends."""
+        if isinstance(frame, Sends):
+            self._put_sends(connection, frame)
+            return
         command = RemotingCommand.decode(frame)
         if command.is_answer:
             self._pass_on(self._peers[connection], command)
             return
         request = Request(command, self._peers[connection])
-        self._state.counts[f'requests_total{{code="{_name(command.code)}"}}'] += 1
+        self._state.counts[_requests(command.code)] += 1
         if self._access_keys is not None and (reason := refusal(command, self._access_keys)) is not None:
             self._finish(connection, request, Answer(code=Code.SYSTEM_ERROR, remark=reason))
         else:
@@ -302,16 +316,34 @@ class BrokerService:
                 frame = RemotingCommand.request(notice.code, self._next_opaque(), notice.ext, notice.body, one_way=True)
                 connection.send(frame)
 
+    def _put_sends(self, connection: Connection, sends: Sends) -> None:
+        self._state.counts[_PLAIN_SENDS] += sends.count
+        if self._puts is None or self._puts.is_busy:
+            connection.send(sends.refusals(Code.SYSTEM_BUSY, _REJECTED))
+            return
+
+        def then(placed: Answered) -> None:
+            if isinstance(placed, OSError | ValueError):
+                connection.send(sends.refusals(Code.SERVICE_NOT_AVAILABLE, _not_available(placed), REGION))
+                return
+            answers, stored = placed
+            self._state.counts[STORED] += stored
+            if self._slaves is not None:
+                self._slaves.wake()
+            connection.send(answers)
+
+        self._puts.put_sends(sends, then)
+
     def _put(self, connection: Connection, request: Request, put: Put) -> None:
         if self._puts is None or self._puts.is_busy:
-            busy = "[REJECTREQUEST]system busy, start flow control for a while"
-            self._finish(connection, request, Answer(code=Code.SYSTEM_BUSY, remark=busy))
+            self._finish(connection, request, Answer(code=Code.SYSTEM_BUSY, remark=_REJECTED))
             return
 
         def then(placed: Placed) -> None:
             if isinstance(placed, OSError | ValueError):
-                remark = f"service not available now. It may be caused by one of the following reasons: {placed}"
-                self._finish(connection, request, Answer(code=Code.SERVICE_NOT_AVAILABLE, remark=remark))
+                self._finish(
+                    connection, request, Answer(code=Code.SERVICE_NOT_AVAILABLE, remark=_not_available(placed))
+                )
                 return
             reply = put.then(placed)
             if self._flushed is not None and isinstance(reply, Answer) and message.waits:
@@ -416,8 +448,20 @@ def _set(done: asyncio.Future[Placed], placed: Placed) -> None:
         done.set_result(placed)
 
 
+def _not_available(error: OSError | ValueError) -> str:
+    return f"service not available now. It may be caused by one of the following reasons: {error}"
+
+
 def _name(code: int) -> str:
     try:
         return Ask(code).name
     except ValueError:
         return "other"
+
+
+def _requests(code: int) -> str:
+    """Return the name of a counter."""
+    return f'requests_total{{code="{_name(code)}"}}'
+
+
+_PLAIN_SENDS = _requests(Ask.SEND_MESSAGE_V2)

@@ -304,20 +304,19 @@ class StoreWriter(Closing):
         finally:
             self._wake()
 
-    def put_each(
-        self, sent: Sequence[Any], *, flush_timeout_s: float | None = None
-    ) -> list[list[tuple[int, int, str]] | str]:
+    def put_each(self, sent: Sequence[Any], *, flush_timeout_s: float | None = None) -> list[Any]:
         """Put what several producers sent: messages and batches, each as a broker takes it.
 
         `logdex.rocketmq.serve` calls it. With `flush="sync"` one flush serves all of them.
 
         Args:
-            sent: Objects with the attributes of a message; see `logdex._core.CommitLogWriter.put_each`.
+            sent: Objects with the attributes of a message, or plain sends; see `logdex._core.CommitLogWriter.put_each`.
             flush_timeout_s: With `flush="sync"`, the longest time to wait for the disk (syncFlushTimeout); None: no limit.
                 `flushed_offset` shows what is on the disk then.
 
         Returns:
-            For each of them: queue_offset, phy_offset and msg_id of its messages; or the reason, if no log takes one.
+            For each object: queue_offset, phy_offset and msg_id of its messages; or the reason, if no log takes one. For plain
+            sends: the frames of their answers, and the number of messages that were put.
 
         Raises:
             OSError: The system refuses; if the disk is full, nothing was written.

@@ -34,6 +34,7 @@ mod writer;
 pub use host::Host;
 pub use limits::Limits;
 pub use new_message::GivenMessage;
+pub use new_properties::property_entries;
 pub use options::{FlushMode, PutOptions, WriterOptions};
 pub use put_result::PutResult;
 pub use put_statistics::PutStatistics;

@@ -8,8 +8,14 @@ use crate::hash_index::carry_utf8;
 /// Bytes of the longest text of properties: its length is a signed 16-bit number.
 pub(super) const LONGEST: usize = i16::MAX.unsigned_abs() as usize;
 
-pub(super) const NAME_END: char = '\u{1}';
-pub(super) const VALUE_END: char = '\u{2}';
+const NAME_END: char = '\u{1}';
+const VALUE_END: char = '\u{2}';
+
+/// Returns the entries of a text of properties that have a name and a value.
+pub fn property_entries(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let entries = text.split(VALUE_END).filter_map(|entry| entry.split_once(NAME_END));
+    entries.filter(|(name, value)| !name.is_empty() && !value.is_empty())
+}
 
 /// Names and values in the order in which they are written. Reused for each message.
 #[derive(Debug, Default)]

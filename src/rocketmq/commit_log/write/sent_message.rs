@@ -7,7 +7,7 @@
 //! ```
 
 use super::new_message::GivenMessage;
-use super::new_properties::{NAME_END, VALUE_END};
+use super::new_properties::property_entries;
 use super::pending_batch::PendingBatch;
 use super::put_result::PutResult;
 use crate::error::{Error, Result};
@@ -44,7 +44,7 @@ impl<'a> SentMessage<'a> {
             })?;
             // Its own properties are stored as they came, those of the batch behind them.
             batch.properties().clear();
-            batch.properties().extend(element.properties());
+            batch.properties().extend(property_entries(element.properties));
             let own = batch.properties().len();
             batch.properties().extend(self.properties.iter().copied());
             if self.as_java_map {
@@ -89,12 +89,6 @@ impl<'a> Element<'a> {
         let properties = std::str::from_utf8(take(&mut rest, usize::try_from(length).ok()?)?).ok()?;
         *bytes = rest;
         Some(Self { flag, body, properties })
-    }
-
-    /// The entries with a name and a value.
-    fn properties(self) -> impl Iterator<Item = (&'a str, &'a str)> {
-        let entries = self.properties.split(VALUE_END).filter_map(|entry| entry.split_once(NAME_END));
-        entries.filter(|(name, value)| !name.is_empty() && !value.is_empty())
     }
 }
 

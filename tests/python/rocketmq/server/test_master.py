@@ -10,6 +10,7 @@ import subprocess
 import sys
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -17,6 +18,7 @@ import wire
 from logdex import rocketmq
 from logdex.errors import CorruptFileError, LockedError
 from logdex.rocketmq import MessageStore, StoreWriter
+from logdex.rocketmq.server.sends import REGION
 from serve_client import Client, client
 
 if TYPE_CHECKING:
@@ -98,7 +100,7 @@ def test_puts_of_many_share_a_flush(root: Path) -> None:
             put_each = writer.put_each
 
             def counted(sent: list[Any], **options: Any) -> Any:
-                calls.append(len(sent))
+                calls.append(sum(getattr(each, "count", 1) for each in sent))
                 return put_each(sent, **options)
 
             writer.put_each = counted  # type: ignore[method-assign,assignment]
@@ -110,6 +112,47 @@ def test_puts_of_many_share_a_flush(root: Path) -> None:
         asyncio.run(body())
         assert sum(calls) == 500
         assert len(calls) < 250
+
+
+def test_sends_that_are_taken_together_are_answered_one_by_one(root: Path, run: Callable[..., None]) -> None:
+    async def test(server: rocketmq.Server, asker: Client) -> None:
+        # The first one makes the topic.
+        assert (await asker.ask(_send(0, b"first")))[0]["code"] == 0
+        bad = _send(2, i="long\x01" + "x" * 32_768)
+        frames = [_send(1, b"a"), bad, _send(3, b"b", e="99"), _send(4, b"c"), wire.request(105, {"topic": "Orders"})]
+        asker.writer.write(b"".join(frames) + _send(6, b"d")[:-1])
+        codes = {}
+        for _ in frames:
+            header, _body = await asker.read()
+            codes[header["opaque"]] = header["code"]
+        # The request that is no send has the number 1, too.
+        assert codes == {1: 0, 2: 13, 3: 1, 4: 0}
+        asker.writer.write(_send(6, b"d")[-1:])
+        header, _body = await asker.read()
+        assert (header["opaque"], header["code"]) == (6, 0)
+        text = (await _metrics(server)).splitlines()
+        assert 'logdex_requests_total{code="SEND_MESSAGE_V2"} 6' in text
+        assert "logdex_stored_messages_total 4" in text
+        assert "logdex_waiting_messages 0" in text
+
+    run(test)
+    assert [body for _, _, body in _stored(root)] == [b"first", b"a", b"c", b"d"]
+
+
+def test_sends_are_refused_for_a_disk_that_is_full(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with StoreWriter.open(root) as writer:
+        placed = Mock(wraps=writer.put_each)
+        monkeypatch.setattr(writer, "put_each", placed)
+
+        async def body() -> None:
+            async with rocketmq.serve(writer, port=0) as server, client(server) as asker:
+                assert (await asker.ask(_send(0)))[0]["code"] == 0
+                placed.side_effect = OSError(28, "No space left on device")
+                header, _body = await asker.ask(_send(1))
+                assert (header["code"], header["extFields"]) == (14, REGION)
+                assert "No space left" in header["remark"]
+
+        asyncio.run(body())
 
 
 @pytest.mark.parametrize("wait", ["true", "false"])
@@ -208,6 +251,15 @@ def test_replies_are_not_supported(run: Callable[..., None]) -> None:
             assert (header["code"], header["remark"]) == (3, f" request type {code} not supported")
 
     run(test)
+
+
+async def _metrics(server: rocketmq.Server) -> str:
+    host, _, port = server.address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+    text = (await reader.read()).decode()
+    writer.close()
+    return text
 
 
 def test_a_held_pull_gets_what_is_sent(run: Callable[..., None]) -> None:

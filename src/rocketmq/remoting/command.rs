@@ -1,11 +1,10 @@
-//! Commands of the remoting protocol, between brokers and their clients. docs/formats/rocketmq-wire.md describes the format.
-//!
-//! Source: upstream `RemotingCommand`, `RocketMQSerializable`.
+//! Commands: requests and answers, read from frames and written as frames.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::Write as _;
 
-use serde_json::{Map, Value};
+use super::json_header::{Fields, JsonHeader};
 
 /// The most bytes of a frame with its length field (`com.rocketmq.remoting.frameMaxLength`).
 pub const MAX_FRAME: usize = 16_777_216;
@@ -28,7 +27,7 @@ pub struct Command<'a> {
     /// What is asked, or how it ended.
     pub code: i32,
     /// The language of the sender.
-    pub language: String,
+    pub language: Cow<'a, str>,
     /// The version of the sender, as its ordinal in `MQVersion`.
     pub version: i32,
     /// The number of a request, which its answer repeats.
@@ -36,9 +35,9 @@ pub struct Command<'a> {
     /// [`ANSWER`], [`ONE_WAY`].
     pub flag: i32,
     /// A text for people.
-    pub remark: Option<String>,
+    pub remark: Option<Cow<'a, str>>,
     /// The fields. A name that comes twice counts as it comes last.
-    pub ext: Vec<(String, String)>,
+    pub ext: Vec<(Cow<'a, str>, Cow<'a, str>)>,
     /// What follows the header.
     pub body: &'a [u8],
 }
@@ -72,49 +71,20 @@ pub fn decode(frame: &[u8]) -> Result<Command<'_>, String> {
     .map_err(|error| format!("header: {error}"))
 }
 
-fn of_json<'a>(header: &[u8], body: &'a [u8]) -> Result<Command<'a>, String> {
-    let mut members: Map<String, Value> = serde_json::from_slice(header).map_err(|error| error.to_string())?;
-    let ext = match members.remove("extFields") {
-        None | Some(Value::Null) => Map::new(),
-        Some(Value::Object(fields)) => fields,
-        Some(other) => return Err(format!("extFields: expected an object, found {other:.40}")),
-    };
-    let integer = |name: &str| match members.get(name) {
-        None => Ok(0),
-        Some(value) => value
-            .as_i64()
-            .and_then(|value| i32::try_from(value).ok())
-            .ok_or_else(|| format!("{name}: expected a 32-bit integer, found {value:.40}")),
-    };
-    Ok(Command {
-        code: integer("code")?,
-        version: integer("version")?,
-        opaque: integer("opaque")?,
-        flag: integer("flag")?,
-        language: members.remove("language").and_then(text).unwrap_or_else(|| OTHER.to_owned()),
-        remark: members.remove("remark").and_then(text),
-        ext: ext.into_iter().filter_map(|(name, value)| Some((name, text(value)?))).collect(),
-        body,
-    })
+fn of_json<'a>(header: &'a [u8], body: &'a [u8]) -> Result<Command<'a>, String> {
+    let JsonHeader { code, version, opaque, flag, language, remark, ext } = JsonHeader::parse(header)?;
+    let language = language.unwrap_or(Cow::Borrowed(OTHER));
+    Ok(Command { code, language, version, opaque, flag, remark, ext, body })
 }
 
-/// Returns a value as a text: one that is none as its JSON.
-fn text(value: Value) -> Option<String> {
-    match value {
-        Value::Null => None,
-        Value::String(text) => Some(text),
-        other => Some(other.to_string()),
-    }
-}
-
-fn of_binary<'a>(header: &[u8], body: &'a [u8]) -> Result<Command<'a>, String> {
+fn of_binary<'a>(header: &'a [u8], body: &'a [u8]) -> Result<Command<'a>, String> {
     let mut rest = Rest(header);
     let (code, language, version) = (rest.i16()?, rest.take(1)?, rest.i16()?);
     let (opaque, flag) = (rest.i32()?, rest.i32()?);
     let remark = rest.text(LENGTH)?;
     let length = rest.u32()? as usize;
     let mut fields = Rest(rest.take(length)?);
-    let mut ext: Vec<(String, String)> = Vec::new();
+    let mut ext = Fields::new();
     while !fields.0.is_empty() {
         let (name, value) = (fields.text(LENGTH / 2)?, fields.text(LENGTH)?);
         ext.push((name, value));
@@ -122,7 +92,7 @@ fn of_binary<'a>(header: &[u8], body: &'a [u8]) -> Result<Command<'a>, String> {
     let language = language.first().and_then(|number| LANGUAGES.get(usize::from(*number)));
     Ok(Command {
         code: i32::from(code),
-        language: language.map_or(OTHER, |language| language).to_owned(),
+        language: Cow::Borrowed(language.map_or(OTHER, |language| language)),
         version: i32::from(version),
         opaque,
         flag,
@@ -160,9 +130,9 @@ impl<'a> Rest<'a> {
     }
 
     /// A text behind its length, of 2 bytes or 4.
-    fn text(&mut self, length: usize) -> Result<String, String> {
+    fn text(&mut self, length: usize) -> Result<Cow<'a, str>, String> {
         let length = self.take(length)?.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
-        self.take(length).map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+        self.take(length).map(String::from_utf8_lossy)
     }
 }
 
@@ -247,8 +217,9 @@ mod tests {
             let ext: Vec<_> = ext.into_iter().collect();
             let frame = encode(&header, Some(&ext), &body);
             prop_assert_eq!(frame_length(*frame.first_chunk().unwrap()), Ok(frame.len()));
-            let (language, version) = ("PYTHON".to_owned(), VERSION);
-            let expected = Command { code, language, version, opaque, flag, remark, ext, body: &body };
+            let (language, version) = (Cow::Borrowed("PYTHON"), VERSION);
+            let (remark, ext) = (remark.map(Cow::Owned), ext.into_iter().map(|(name, value)| (name.into(), value.into())));
+            let expected = Command { code, language, version, opaque, flag, remark, ext: ext.collect(), body: &body };
             prop_assert_eq!(decode(&frame), Ok(expected));
         }
 
