@@ -106,6 +106,7 @@ __all__ = [
     "find_messages",
     "finding_kinds",
     "forget_lists",
+    "frame_of",
     "frames_with_key",
     "has_segments",
     "holds_tiered",
@@ -160,6 +161,7 @@ __all__ = [
     "split_cut_off",
     "start_of_last",
     "storage_options",
+    "stored_message",
     "sync_directory",
     "sync_file",
     "tags_hash",
@@ -985,6 +987,8 @@ class Sends:
     def __len__(self) -> int: ...
     def refusals(self, code: int, remark: str, ext: dict[str, str] | None = None) -> bytes: ...
 
+def stored_message(frame: bytes) -> Message: ...
+def frame_of(message: Message) -> bytes: ...
 def remoting_frames(
     data: bytes, table: SendTable | None = None, born_host: str | None = None
 ) -> list[bytes | Sends]: ...

@@ -88,5 +88,6 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     entry_rows::register(m)?;
     entry_table::register(m)?;
     message_input::register(m)?;
+    message_object::register(m)?;
     kafka::register(m)
 }

@@ -10,7 +10,7 @@ import re
 import time
 from typing import TYPE_CHECKING
 
-from logdex._core import RemotingCommand
+from logdex._core import RemotingCommand, stored_message
 from logdex.rocketmq.server.archive import RETRY_PREFIX, Topic
 from logdex.rocketmq.server.codes import Ask, Code
 from logdex.rocketmq.server.exchange import FAQ, Answer, Put, Refusal, java_integer
@@ -23,12 +23,13 @@ from logdex.rocketmq.server.new_message import (
     TRANSACTION,
     WAIT,
     NewMessage,
-    StoredMessage,
+    again,
     properties_of,
 )
 from logdex.rocketmq.server.state import STORED
 
 if TYPE_CHECKING:
+    from logdex.rocketmq.message import Message
     from logdex.rocketmq.server.archive import Archive
     from logdex.rocketmq.server.exchange import Handler, Places, Request
     from logdex.rocketmq.server.state import State
@@ -245,7 +246,7 @@ def send_back(archive: Archive, state: State, request: Request) -> Put | Answer:
     if not retry.perm & 2:
         raise Refusal(Code.NO_PERMISSION, f"the topic[{topic}] sending message is forbidden")
     queue_id = random.randrange(retry_queues)  # noqa: S311 -- to spread messages
-    found = stored_message(archive, offset)
+    found = message_at(archive, offset)
     if found is None:
         raise Refusal(Code.SYSTEM_ERROR, f"look message by offset failed, {offset}")
     most = master.groups.number(group, "retryMaxTimes")
@@ -260,7 +261,7 @@ def send_back(archive: Archive, state: State, request: Request) -> Put | Answer:
         found.properties[DELAY] = "0"
     else:
         found.properties[DELAY] = str(level or _FIRST_LEVEL + found.reconsume_times)
-    message = found.again(topic, queue_id, master.store_host)
+    message = again(found, topic, queue_id, master.store_host)
     message.reconsume_times += 1
     message.waits = False
 
@@ -272,12 +273,12 @@ def send_back(archive: Archive, state: State, request: Request) -> Put | Answer:
     return Put(message, then)
 
 
-def stored_message(archive: Archive, phy_offset: int) -> StoredMessage | None:
-    """Return the message at an offset of the log; None if no message begins there."""
+def message_at(archive: Archive, phy_offset: int) -> Message | None:
+    """Return the message at an offset of the log, with its body as it is stored; None if no message begins there."""
     if phy_offset < 0:
         return None
     frame = archive.store.commit_log.stored_frames([phy_offset], RemotingCommand.MAX_FRAME)
-    return StoredMessage.parse(frame) if frame else None
+    return stored_message(frame) if frame else None
 
 
 def now_ms() -> int:

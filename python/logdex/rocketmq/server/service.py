@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from logdex._listener import Connection
+    from logdex.rocketmq.message import Message
     from logdex.rocketmq.replica.log_server import LogServer
     from logdex.rocketmq.server.archive import Archive
     from logdex.rocketmq.server.exchange import Notice, Reply
-    from logdex.rocketmq.server.new_message import NewMessage, StoredMessage
+    from logdex.rocketmq.server.new_message import NewMessage
     from logdex.rocketmq.server.put_service import Answered, Placed, PutEach
     from logdex.rocketmq.server.state import State
 
@@ -237,7 +238,7 @@ class BrokerService:
                 self._state.offsets.commit(CHECK_GROUP, topic, 0, offset)
 
     def _ask_producer(
-        self, done: asyncio.Future[Placed], half: StoredMessage | None, renewed: NewMessage, placed: Placed
+        self, done: asyncio.Future[Placed], half: Message | None, renewed: NewMessage, placed: Placed
     ) -> None:
         _set(done, placed)
         if half is not None and isinstance(placed, list):

@@ -14,7 +14,7 @@ import struct
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from logdex._core import RemotingCommand
+from logdex._core import RemotingCommand, frame_of, stored_message
 from logdex.rocketmq.server.codes import Ask, Code
 from logdex.rocketmq.server.exchange import Answer, Notice, Put, Refusal
 from logdex.rocketmq.server.master import master_of
@@ -26,13 +26,14 @@ from logdex.rocketmq.server.new_message import (
     UNIQ_KEY,
     WAIT,
     NewMessage,
-    StoredMessage,
+    again,
 )
-from logdex.rocketmq.server.sends import HALF_TOPIC, TRANSACTION_BITS, now_ms, stored_message
+from logdex.rocketmq.server.sends import HALF_TOPIC, TRANSACTION_BITS, message_at, now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from logdex.rocketmq.message import Message
     from logdex.rocketmq.server.archive import Archive
     from logdex.rocketmq.server.exchange import Handler, Places, Request
     from logdex.rocketmq.server.master import Master
@@ -70,7 +71,7 @@ def end_transaction(archive: Archive, state: State, request: Request) -> Put | N
     if kind not in (_COMMIT, _ROLLBACK):
         # The producer does not know. It is asked later.
         return None
-    half = stored_message(archive, phy_offset)
+    half = message_at(archive, phy_offset)
     if half is None:
         raise Refusal(Code.SYSTEM_ERROR, "Find prepared transaction message failed")
     if half.properties.get(PRODUCER_GROUP) != group:
@@ -92,14 +93,14 @@ def end_transaction(archive: Archive, state: State, request: Request) -> Put | N
     return Put(message, then)
 
 
-def _committed(half: StoredMessage, phy_offset: int) -> NewMessage:
-    message = half.again(half.properties.get(REAL_TOPIC, ""), _number(half, REAL_QUEUE_ID) or 0, half.store_host)
+def _committed(half: Message, phy_offset: int) -> NewMessage:
+    message = again(half, half.properties.get(REAL_TOPIC, ""), _number(half, REAL_QUEUE_ID) or 0, half.store_host)
     message.sys_flag = message.sys_flag & ~TRANSACTION_BITS | _COMMIT
     message.prepared_transaction_offset = phy_offset
     return message
 
 
-def _op_message(master: Master, half: StoredMessage) -> NewMessage:
+def _op_message(master: Master, half: Message) -> NewMessage:
     return NewMessage(
         topic=OP_TOPIC,
         queue_id=half.queue_id,
@@ -115,7 +116,7 @@ def _op_message(master: Master, half: StoredMessage) -> NewMessage:
 class Checks:
     """What a look at the half messages found."""
 
-    renewed: list[tuple[NewMessage, StoredMessage | None]] = field(default_factory=list)
+    renewed: list[tuple[NewMessage, Message | None]] = field(default_factory=list)
     """Half messages that are stored again; and what they were, if their producers are asked then."""
     given_up: list[NewMessage] = field(default_factory=list)
     """Messages that nobody ended."""
@@ -139,7 +140,7 @@ def look_at_halves(archive: Archive, state: State, now: int) -> Checks:
     done: dict[int, int] = {}
     passed = set()
     for op in _messages(archive, OP_TOPIC, checks.op_offset):
-        body = op.body.decode(errors="replace")
+        body = (op.body or b"").decode(errors="replace")
         if op.properties.get(TAGS) != _DONE or not body.isdecimal() or int(body) < checks.half_offset:
             passed.add(op.queue_offset)
         else:
@@ -155,16 +156,16 @@ def look_at_halves(archive: Archive, state: State, now: int) -> Checks:
     return checks
 
 
-def _look_at(master: Master, half: StoredMessage, now: int, done: dict[int, int], checks: Checks) -> bool:
+def _look_at(master: Master, half: Message, now: int, done: dict[int, int], checks: Checks) -> bool:
     """Decide about one half message; return False if it, and so those after it, is too young."""
     asked, patience_s = _number(half, _CHECK_TIMES), _number(half, _CHECK_AFTER)
     age = now - half.born_timestamp
     if (asked or 0) >= _MOST_CHECKS or age > _KEPT_MS:
-        checks.given_up.append(half.again(_GIVEN_UP_TOPIC, 0, master.store_host))
+        checks.given_up.append(again(half, _GIVEN_UP_TOPIC, 0, master.store_host))
         return True
     if half.store_timestamp >= now:
         return False
-    renewed = half.again(HALF_TOPIC, half.queue_id, half.store_host)
+    renewed = again(half, HALF_TOPIC, half.queue_id, half.store_host)
     if patience_s is not None and age < patience_s * 1000:
         # It must not hold up those after it. The end names the first of its places.
         first = _number(half, _FIRST_PLACE)
@@ -179,12 +180,12 @@ def _look_at(master: Master, half: StoredMessage, now: int, done: dict[int, int]
     return True
 
 
-def _number(half: StoredMessage, name: str) -> int | None:
+def _number(half: Message, name: str) -> int | None:
     text = half.properties.get(name, "")
     return int(text) if text.isdecimal() and len(text) < _DIGITS else None
 
 
-def question(state: State, half: StoredMessage, renewed: NewMessage, placed: Places) -> Notice | None:
+def question(state: State, half: Message, renewed: NewMessage, placed: Places) -> Notice | None:
     """Return the request that asks a producer for the state of a half message; None if its group has none online."""
     queue_offset, phy_offset, msg_id = placed[0]
     peers = [*state.clients.producers.get(half.properties.get(PRODUCER_GROUP, ""), {})]
@@ -202,10 +203,10 @@ def question(state: State, half: StoredMessage, renewed: NewMessage, placed: Pla
         phy_offset=phy_offset,
         properties={**renewed.properties, WAIT: "false"},
     )
-    return Notice(random.choice(peers), Ask.CHECK_TRANSACTION_STATE, ext, shown.frame())  # noqa: S311 -- any will do
+    return Notice(random.choice(peers), Ask.CHECK_TRANSACTION_STATE, ext, frame_of(shown))  # noqa: S311 -- any will do
 
 
-def _messages(archive: Archive, topic: str, offset: int) -> Iterator[StoredMessage]:
+def _messages(archive: Archive, topic: str, offset: int) -> Iterator[Message]:
     found = archive.queue(topic, 0)
     if found is None:
         return
@@ -216,7 +217,7 @@ def _messages(archive: Archive, topic: str, offset: int) -> Iterator[StoredMessa
         at = 0
         while at < len(frames):
             size = struct.unpack_from(">i", frames, at)[0]
-            yield StoredMessage.parse(frames[at : at + size])
+            yield stored_message(frames[at : at + size])
             at += size
 
 

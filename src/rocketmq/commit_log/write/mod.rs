@@ -33,7 +33,7 @@ mod writer;
 
 pub use host::Host;
 pub use limits::Limits;
-pub use new_message::GivenMessage;
+pub use new_message::{GivenMessage, message_frame};
 pub use new_properties::property_entries;
 pub use options::{FlushMode, PutOptions, WriterOptions};
 pub use put_result::PutResult;

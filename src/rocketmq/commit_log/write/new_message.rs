@@ -1,10 +1,12 @@
 //! One message that is put, and its frame.
 
 use super::host::Host;
+use super::new_properties::NewProperties;
+use crate::error::{Error, Result};
 use crate::rocketmq::commit_log::frame::{
     BEFORE_BODY_LENGTH, BORN_HOST_V6, MAGIC_V1, MAGIC_V2, STORE_HOST_V6, body_crc,
 };
-use crate::rocketmq::names::LONGEST_TOPIC_V1;
+use crate::rocketmq::names::{LONGEST_TOPIC, LONGEST_TOPIC_V1};
 
 /// A message as the caller gives it, without properties and without a place.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,6 +33,52 @@ pub struct GivenMessage<'a> {
     pub prepared_transaction_offset: i64,
     /// The body.
     pub body: &'a [u8],
+}
+
+/// Returns the frame of a message at its place, with its properties in the order of Java's `HashMap` (upstream
+/// `MessageDecoder#encode`).
+///
+/// # Errors
+/// `InvalidArgument` if no frame holds it, or it has no times and hosts.
+pub fn message_frame<'a>(
+    given: GivenMessage<'a>,
+    properties: impl IntoIterator<Item = (&'a str, &'a str)>,
+    queue_offset: i64,
+    phy_offset: u64,
+) -> Result<Vec<u8>> {
+    let GivenMessage { topic, queue_id, flag, sys_flag, reconsume_times, prepared_transaction_offset, body, .. } =
+        given;
+    let (Some(born_timestamp), Some(born_host), Some(store_timestamp), Some(store_host)) =
+        (given.born_timestamp, given.born_host, given.store_timestamp, given.store_host)
+    else {
+        return Err(Error::InvalidArgument("expected the times and hosts of a stored message".into()));
+    };
+    let (mut entries, mut text) = (NewProperties::default(), String::new());
+    entries.extend(properties);
+    entries.order_as_java();
+    entries.write(&mut text)?;
+    let message = NewMessage {
+        topic,
+        queue_id,
+        flag,
+        sys_flag,
+        born_timestamp,
+        born_host,
+        store_timestamp,
+        store_host,
+        reconsume_times,
+        prepared_transaction_offset,
+        body,
+        properties: &text,
+    };
+    let too_long = |_| Error::InvalidArgument(format!("a message of {} bytes", message.size()));
+    let size = i32::try_from(message.size()).map_err(too_long)?;
+    if topic.len() > LONGEST_TOPIC {
+        return Err(Error::InvalidArgument(format!("a topic of {} bytes", topic.len())));
+    }
+    let mut frame = Vec::new();
+    message.encode(size.unsigned_abs(), queue_offset, phy_offset, &mut frame);
+    Ok(frame)
 }
 
 /// The fields of a frame but for its queue offset and its offset in the log.
