@@ -1,9 +1,10 @@
 """Rates of a sealed index: sealing, size, one search on a cold disk, a million keys at once.
 
-    python benches/python/sealed_rates.py --entries 20000000 --directory /tmp/sealed-rates
+    python benches/python/sealed_rates.py --entries 20000000 --directory /tmp/sealed-rates [--spark]
 
 It makes a store of one full index file, whose entries lead behind a short log, so that a search for a missing key reads the index
-alone. Reads are the read calls of this process (`/proc/self/io`). Beside each figure is that of the index file itself.
+alone. Reads are the read calls of this process (`/proc/self/io`). Beside each figure is that of the index file itself. With
+`--spark` a session of two cores seals the store as well.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import random
 import shutil
 import statistics
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -71,6 +73,22 @@ def timed(call: Callable[[], object]) -> float:
     return time.perf_counter() - begun
 
 
+def measure_spark(root: Path, entries: int, rounds: int) -> None:
+    """Seal on Spark; the first time starts Python and compiles."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession  # noqa: PLC0415 -- optional
+
+    from logdex import spark as ls  # noqa: PLC0415 -- optional
+
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    session = builder.config("spark.log.level", "ERROR").config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    seconds = [timed(lambda: ls.seal(session, root)) for _ in range(1 + rounds)]
+    session.stop()
+    first, *others = (entries / each / 1e6 for each in seconds)
+    text = ", ".join(f"{rate:.1f}" for rate in others)
+    print(f"seal on Spark: {statistics.median(others):.1f} M entries/s ({text}), the first time {first:.1f}")
+
+
 def main() -> None:
     """Measure, and print a line for each figure."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -78,6 +96,7 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--directory", type=Path, default=None)
+    parser.add_argument("--spark", action="store_true")
     arguments = parser.parse_args()
     root = Path(tempfile.mkdtemp()) if arguments.directory is None else arguments.directory
     entries: int = arguments.entries
@@ -88,6 +107,8 @@ def main() -> None:
         report = store.seal()
     print(f"seal: {entries / min(seconds) / 1e6:.1f} M entries/s, {statistics.median(seconds):.2f} s (median)")
     print(f"size: {report.checked['key_bytes'] / entries:.2f} bytes an entry, of 21 in the index file")
+    if arguments.spark:
+        measure_spark(root, entries, arguments.rounds)
     for sealed in ("auto", "never"):
         found = []
         for number in range(arguments.rounds):

@@ -21,6 +21,9 @@ class _ArrowArray(Protocol):
 _Keys: TypeAlias = _ArrowArray | Sequence[str | bytes | None]
 _Ints: TypeAlias = _ArrowArray | Sequence[int | None]
 _Times: TypeAlias = _ArrowArray | Sequence[Time | None]
+_FileFacts: TypeAlias = tuple[
+    int, tuple[int, int], tuple[int, int], tuple[int, int], Sequence[tuple[int, int]], Sequence[int]
+]
 
 __all__ = [
     "CODECS",
@@ -93,6 +96,7 @@ __all__ = [
     "delete_log_file",
     "delete_remote",
     "delivered_levels",
+    "describe_index_file",
     "directory_stamp",
     "dispatched_end",
     "distinct",
@@ -142,6 +146,7 @@ __all__ = [
     "missing_index_entries",
     "missing_segments",
     "newest_first",
+    "packed_rows",
     "parse_time",
     "plan_files",
     "plan_log",
@@ -156,7 +161,6 @@ __all__ = [
     "remote_status",
     "remoting_frames",
     "sealed_directory",
-    "sealed_rows",
     "select_files",
     "split_cut_off",
     "start_of_last",
@@ -175,7 +179,7 @@ __all__ = [
     "unput_entries",
     "upload_file",
     "write_index_rows",
-    "write_sealed_keys",
+    "write_packed_keys",
 ]
 
 CODECS: tuple[str, ...]
@@ -198,16 +202,19 @@ def parse_time(text: str, *, now: int, end: bool = False) -> int: ...
 def time_ms(value: Time, *, end: bool = False, name: str = "value") -> int: ...
 def finding_kinds() -> list[str]: ...
 def sealed_directory(out: _Path) -> Path: ...
-def write_sealed_keys(path: _Path, batches: Iterable[Any]) -> int: ...
-def sealed_rows(log: CommitLog, file: IndexFile, position: int, limit: int) -> RecordBatch: ...
+def describe_index_file(log: CommitLog, file: IndexFile) -> tuple[_FileFacts | None, Report]: ...
+def packed_rows(log: CommitLog, file: IndexFile, position: int, limit: int, bounds: Sequence[int]) -> RecordBatch: ...
+def write_packed_keys(directory: _Path, name: str, attempt: int, batches: Iterable[Any]) -> list[bytes]: ...
 
 @final
 class StoreSealing:
     def __new__(cls, root: _Path, directory: _Path, log: CommitLog) -> StoreSealing: ...
     def add_index_file(self, log: CommitLog, file: IndexFile) -> None: ...
-    def describe_index_file(self, log: CommitLog, file: IndexFile) -> bool: ...
+    def add_facts(self, path: _Path, facts: _FileFacts) -> None: ...
+    def bounds(self) -> list[int]: ...
     def finish(self, log: CommitLog, files: Sequence[IndexFile]) -> Report: ...
-    def finish_with(self, log: CommitLog, files: Sequence[IndexFile], names: Sequence[str]) -> Report: ...
+    def finish_with(self, log: CommitLog, files: Sequence[IndexFile], written: Sequence[bytes]) -> Report: ...
+    def discard(self, name: str) -> None: ...
 
 @final
 class SealedFiles:

@@ -365,7 +365,7 @@ impl SealedLogs {
         };
         let mut found = vec![Vec::new(); covered.len()];
         let is_wanted = |row: &Row| times.meets(row.time, row.time) && place(row).is_some();
-        for (_, row) in self.keys.select(&[hash], is_wanted)? {
+        for (_, row) in self.keys.select(&[hash], !times.is_all(), is_wanted)? {
             if let Some(list) = place(&row).and_then(|number| found.get_mut(number)) {
                 list.push(row.offset);
             }

@@ -1,14 +1,17 @@
 //! `StoreSealing`, `SealedStore` and `SealedFiles`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Int32Type, Int64Type, TimestampMillisecondType};
-use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, TimestampMillisecondArray};
-use arrow_schema::{DataType, TimeUnit};
+use arrow_array::types::Int32Type;
+use arrow_array::{ArrayRef, BinaryArray, Int32Array, RecordBatch};
+use arrow_schema::DataType;
+use bytes::Bytes;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use pyo3_arrow::PyRecordBatch;
 
 use super::commit_log::PyCommitLog;
@@ -19,13 +22,14 @@ use super::location::{self, PyPath};
 use super::report;
 use super::time;
 use crate::hash_index::IndexFile;
-use crate::hash_index::sealed::{Layout, NO_TIME, Row, place};
-use crate::rocketmq::seal::{self, SealedStore, Sealing, Standing};
+use crate::hash_index::sealed::{Layout, Row, place, unpack};
+use crate::rocketmq::seal::{self, FileFacts, SealedStore, Sealing, Standing};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(sealed_directory, m)?)?;
-    m.add_function(wrap_pyfunction!(sealed_rows, m)?)?;
-    m.add_function(wrap_pyfunction!(write_sealed_keys, m)?)?;
+    m.add_function(wrap_pyfunction!(describe_index_file, m)?)?;
+    m.add_function(wrap_pyfunction!(packed_rows, m)?)?;
+    m.add_function(wrap_pyfunction!(write_packed_keys, m)?)?;
     m.add_class::<PyStoreSealing>()?;
     m.add_class::<PySealedStore>()?;
     m.add_class::<PySealedFiles>()
@@ -86,44 +90,51 @@ impl PyStoreSealing {
         Ok(py.detach(|| self.with(|sealing| sealing.as_mut().map(|sealing| sealing.add_index_file(&log, &file))))??)
     }
 
-    /// Describe an index file whose rows another program sorts. Return whether it is sealed: a damaged file is left out, and becomes
-    /// a finding of the report.
-    ///
-    /// Raises:
-    ///     OSError: The system refuses.
-    fn describe_index_file(&self, py: Python<'_>, log: &PyCommitLog, file: &PyIndexFile) -> PyResult<bool> {
-        let (log, file) = (log.inner()?, file.inner()?);
-        let describe = |sealing: &mut Sealing| {
-            sealing.describe_index_file(&log, &file)?;
-            Ok::<bool, crate::error::Error>(sealing.is_sealed(&file))
-        };
-        Ok(py.detach(|| self.with(|sealing| sealing.as_mut().map(describe)))??)
+    /// Add what `describe_index_file` returned of an index file, whose rows other processes sort.
+    fn add_facts(&self, #[pyo3(from_py_with = location::path)] path: PathBuf, facts: PyFacts) -> PyResult<()> {
+        let (entries, offsets, timestamps, geometry, last_of_file, hashes) = facts;
+        let facts = FileFacts { entries, offsets, timestamps, geometry, last_of_file, hashes };
+        self.with(|sealing| sealing.as_mut().map(|sealing| sealing.add_facts(&path, facts)))
     }
 
-    /// Write the catalog of files of keys that another program wrote.
+    /// Return the first hashes of the ranges into which other processes sort the rows, but for the first range.
+    fn bounds(&self) -> PyResult<Vec<i32>> {
+        self.with(|sealing| sealing.as_ref().map(Sealing::bounds))
+    }
+
+    /// Write the catalog of files of keys that other processes wrote.
     ///
     /// Args:
     ///     log: The log.
     ///     files: The index files.
-    ///     names: Names of the files in the directory `keys`.
+    ///     written: What `write_packed_keys` returned in all tasks.
     ///
     /// Returns:
     ///     A report, as `finish`.
     ///
     /// Raises:
-    ///     CorruptFileError: A file has other columns, another order or compression, or rows are missing.
+    ///     CorruptFileError: Rows are missing.
     ///     OSError: The system refuses.
     fn finish_with<'py>(
         &self,
         py: Python<'py>,
         log: &PyCommitLog,
         files: Vec<PyRef<'py, PyIndexFile>>,
-        names: Vec<String>,
+        written: Vec<Vec<u8>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (log, files) = (log.inner()?, open_files(&files)?);
         let sealing = self.with(Option::take)?;
-        let found = py.detach(|| sealing.finish_with(&log, &files, &names))?;
+        let written = written.into_iter().map(Bytes::from).collect();
+        let found = py.detach(|| sealing.finish_with(&log, &files, written))?;
         report::report(py, &found)
+    }
+
+    /// Delete the files of keys of a job that failed, whose names begin with `name`.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    fn discard(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        Ok(py.detach(|| self.with(|sealing| sealing.as_ref().map(|sealing| sealing.discard(name))))??)
     }
 
     /// Write the sealed index.
@@ -150,83 +161,107 @@ impl PyStoreSealing {
     }
 }
 
-/// Return the rows of some entries of an index file, as `seal` sorts them.
+/// What a catalog needs of an index file: see [`FileFacts`].
+type PyFacts = (u64, (i64, i64), (i64, i64), (u32, u32), Vec<(u64, i64)>, Vec<i32>);
+
+/// Read and check an index file, for `StoreSealing.add_facts` in another process.
+///
+/// Args:
+///     log: The log.
+///     file: The index file.
+///
+/// Returns:
+///     Facts, or None if it cannot be sealed, and a report that says why.
+///
+/// Raises:
+///     OSError: The system refuses.
+#[pyfunction]
+fn describe_index_file<'py>(
+    py: Python<'py>,
+    log: &PyCommitLog,
+    file: &PyIndexFile,
+) -> PyResult<(Option<PyFacts>, Bound<'py, PyAny>)> {
+    let (log, file) = (log.inner()?, file.inner()?);
+    let (facts, found) = py.detach(|| seal::describe_index_file(&log, &file))?;
+    let facts = facts.map(|facts| {
+        (facts.entries, facts.offsets, facts.timestamps, facts.geometry, facts.last_of_file, facts.hashes)
+    });
+    Ok((facts, report::report(py, &found)?))
+}
+
+/// Return the rows of some entries of an index file, packed by ranges of their hashes.
 ///
 /// Args:
 ///     log: The log, for the times.
 ///     file: The index file.
 ///     position: The first entry, from 1 on.
 ///     limit: The most entries.
+///     bounds: The first hashes of all ranges but the first, ascending.
 ///
 /// Returns:
-///     An Arrow record batch of key_hash (int32), phy_offset (int64) and store_timestamp (timestamp[ms, UTC]).
+///     An Arrow record batch of range (int32) and rows (binary), of which each has many index entries.
 ///
 /// Raises:
 ///     OSError: The system refuses.
 #[pyfunction]
-fn sealed_rows<'py>(
+fn packed_rows<'py>(
     py: Python<'py>,
     log: &PyCommitLog,
     file: &PyIndexFile,
     position: u32,
     limit: u32,
+    bounds: Vec<i32>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (log, file) = (log.inner()?, file.inner()?);
-    let rows = py.detach(|| seal::rows_of(&log, &file, position, limit))?;
-    let times = rows.iter().map(|row| (row.time != NO_TIME).then_some(row.time));
-    let columns: [(&str, ArrayRef); 3] = [
-        ("key_hash", Arc::new(Int32Array::from_iter_values(rows.iter().map(|row| row.key_hash)))),
-        ("phy_offset", Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.offset)))),
-        ("store_timestamp", Arc::new(times.collect::<TimestampMillisecondArray>().with_timezone("UTC"))),
+    let packed = py.detach(|| seal::packed_rows_of(&log, &file, position, limit, &bounds))?;
+    let columns: [(&str, ArrayRef); 2] = [
+        ("range", Arc::new(Int32Array::from_iter_values(packed.iter().map(|(range, _)| *range)))),
+        ("rows", Arc::new(BinaryArray::from_iter_values(packed.iter().map(|(_, rows)| rows)))),
     ];
     let batch = RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true)));
     PyRecordBatch::new(batch.map_err(|e| PyValueError::new_err(e.to_string()))?).into_arro3(py)
 }
 
-/// Write sorted rows of a store as one file of keys.
+/// Write packed rows of a store as files of keys, one for each range.
 ///
 /// Args:
-///     path: The file: a local path or an object.
-///     batches: An iterator of Arrow record batches of key_hash (int32), phy_offset (int64) and store_timestamp (a timestamp in
-///         UTC), in the order of a sealed index. They have to fit in memory.
+///     directory: The directory of the sealed index, `_logdex`.
+///     name: How the names of the files begin.
+///     attempt: How they end, so that two attempts of a task write different files.
+///     batches: An iterator of Arrow record batches, as `packed_rows` returns them. The rows have to fit in memory.
 ///
 /// Returns:
-///     The number of rows. Without any no file is written.
+///     The description of each file, for `StoreSealing.finish_with`.
 ///
 /// Raises:
 ///     ValueError: Another column.
 ///     OSError: The system refuses.
 #[pyfunction]
-fn write_sealed_keys(
-    py: Python<'_>,
-    #[pyo3(from_py_with = location::path)] path: PathBuf,
+fn write_packed_keys<'py>(
+    py: Python<'py>,
+    #[pyo3(from_py_with = location::path)] directory: PathBuf,
+    name: &str,
+    attempt: i64,
     batches: &Bound<'_, PyAny>,
-) -> PyResult<u64> {
-    let mut rows = Vec::new();
+) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+    let mut ranges = BTreeMap::new();
     for batch in batches.try_iter()? {
         let batch: PyRecordBatch = batch?.extract()?;
-        py.detach(|| append_rows(&batch.into_inner(), &mut rows))?;
+        py.detach(|| unpack_rows(&batch.into_inner(), &mut ranges))?;
     }
-    Ok(py.detach(|| place::write_sorted(&path, &Layout::OneLog, rows))?)
+    let written = py.detach(|| place::write_packed(&directory, name, attempt, &Layout::OneLog, ranges))?;
+    Ok(written.iter().map(|bytes| PyBytes::new(py, bytes)).collect())
 }
 
-fn append_rows(batch: &RecordBatch, rows: &mut Vec<Row>) -> PyResult<()> {
+fn unpack_rows(batch: &RecordBatch, ranges: &mut BTreeMap<i32, Vec<Row>>) -> PyResult<()> {
     let column = |name: &str, kind: &DataType| {
         let found = batch.column_by_name(name).ok_or_else(|| PyValueError::new_err(format!("no column {name}")))?;
         convert::cast(found, kind, name)
     };
-    let hashes = column("key_hash", &DataType::Int32)?;
-    let offsets = column("phy_offset", &DataType::Int64)?;
-    let times = column("store_timestamp", &DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into())))?;
-    let hashes = hashes.as_primitive::<Int32Type>().values();
-    let offsets = offsets.as_primitive::<Int64Type>().values();
-    let times = times.as_primitive::<TimestampMillisecondType>().iter();
-    rows.extend(hashes.iter().zip(offsets).zip(times).map(|((key_hash, offset), time)| Row {
-        key_hash: *key_hash,
-        part: 0,
-        offset: *offset,
-        time: time.unwrap_or(NO_TIME),
-    }));
+    let (numbers, rows) = (column("range", &DataType::Int32)?, column("rows", &DataType::LargeBinary)?);
+    for (range, packed) in numbers.as_primitive::<Int32Type>().values().iter().zip(rows.as_binary::<i64>()) {
+        unpack(packed.unwrap_or_default(), ranges.entry(*range).or_default())?;
+    }
     Ok(())
 }
 

@@ -7,12 +7,16 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::commit_log::{CommitLog, HeadTimes, KnownEnd};
 use super::index_recovery::{holds_tags, is_indexed};
 use crate::error::{Error, Result, shown};
-use crate::hash_index::sealed::{self, Catalog, KeysFile, Layout, NO_TIME, Row, Rows, SealedKeys, StoreFile, place};
+use crate::hash_index::sealed::{
+    self, Catalog, KeysFile, Layout, NO_TIME, Packer, Row, Rows, SealedKeys, StoreFile, place,
+};
 use crate::hash_index::{Entry, Hits, IndexFile};
-use crate::io::remote::is_remote;
+use crate::io::remote::{forget_listings, is_remote};
 use crate::io::storage::{self, Kind as FileKind};
 use crate::report::{Kind, Report};
 use crate::time_range::TimeRange;
@@ -41,6 +45,9 @@ pub struct Sealing {
     notes: BTreeMap<String, String>,
     /// By the start of each log file: the last message that an entry leads to.
     last_of_file: BTreeMap<u64, i64>,
+    /// Hashes of some entries, of the files whose rows other processes sort.
+    hashes: Vec<i32>,
+    entries: u64,
     report: Report,
 }
 
@@ -61,7 +68,16 @@ impl Sealing {
             }
         }
         let (rows, report) = (place::no_rows(directory)?, Report::default());
-        Ok(Self { directory: directory.to_owned(), files, rows, notes: BTreeMap::new(), last_of_file, report })
+        Ok(Self {
+            directory: directory.to_owned(),
+            files,
+            rows,
+            notes: BTreeMap::new(),
+            last_of_file,
+            hashes: Vec::new(),
+            entries: 0,
+            report,
+        })
     }
 
     /// Adds the entries of an index file. If it is damaged, its first finding is reported, and it is not sealed.
@@ -69,71 +85,52 @@ impl Sealing {
     /// # Errors
     /// The system's error, with the path.
     pub fn add_index_file(&mut self, log: &CommitLog, file: &IndexFile) -> Result<()> {
-        self.add(log, file, Times::OfBoth)
-    }
-
-    /// Describes an index file whose entries another program sorts. A damaged file is reported, and has no entries.
-    ///
-    /// # Errors
-    /// The system's error, with the path.
-    pub fn describe_index_file(&mut self, log: &CommitLog, file: &IndexFile) -> Result<()> {
-        self.add(log, file, Times::None)
-    }
-
-    /// Whether an index file is sealed.
-    pub fn is_sealed(&self, file: &IndexFile) -> bool {
-        self.files.iter().any(|(path, listed)| path == file.path() && listed.entries.is_some())
-    }
-
-    fn add(&mut self, log: &CommitLog, file: &IndexFile, times: Times) -> Result<()> {
-        let (rows, last_of_file) = (&mut self.rows, &mut self.last_of_file);
-        let (read, verified) = std::thread::scope(|scope| {
-            let check = scope.spawn(|| file.verify());
-            let read = for_each_row(log, file, times, |block| {
-                for row in block {
-                    note_last(last_of_file, row.offset);
-                }
-                if times == Times::None { Ok(()) } else { rows.push(block) }
-            });
-            (read, check.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-        });
-        let (entries, is_ordered) = read?;
-        let verified = verified?;
-        let header = file.header()?;
-        if let Some(finding) = verified.findings.first() {
-            self.rows.drop_new();
-            self.report.findings.push(finding.clone());
-            self.report.count("index_files_not_sealed", 1);
-            return Ok(());
+        let rows = &mut self.rows;
+        let starts: Vec<u64> = self.last_of_file.keys().copied().collect();
+        let (facts, report) = facts_of(log, &starts, file, Times::OfBoth, |block| rows.push(block))?;
+        self.report.add(report);
+        match facts {
+            Some(facts) => {
+                self.rows.keep();
+                self.add_facts(file.path(), facts);
+            }
+            None => self.rows.drop_new(),
         }
-        if !is_ordered {
-            self.rows.drop_new();
-            let expected = format!("entries between offsets {} and {}", header.begin_phy_offset, header.end_phy_offset);
-            self.report.find(file.path(), 0, Kind::SealedFile, expected, "an entry outside: not sealed");
-            self.report.count("index_files_not_sealed", 1);
-            return Ok(());
-        }
-        self.rows.keep();
-        let geometry = file.geometry();
-        for (name, number) in GEOMETRY.iter().zip([geometry.hash_slots(), geometry.max_entries()]) {
-            self.notes.insert((*name).to_owned(), number.to_string());
-        }
-        if let Some((_, listed)) = self.files.iter_mut().find(|(path, _)| path == file.path()) {
-            listed.entries = Some(i64::try_from(entries).unwrap_or(i64::MAX));
-            listed.first_offset = Some(header.begin_phy_offset);
-            listed.last_offset = Some(header.end_phy_offset);
-            listed.first_timestamp = Some(header.begin_timestamp);
-            listed.last_timestamp = Some(header.end_timestamp);
-        }
-        self.report.count("index_files", 1);
-        self.report.count("entries", entries);
         Ok(())
     }
 
-    /// Takes the rows, to be sorted elsewhere: by Spark.
-    pub fn take_rows(&mut self) -> Rows {
-        let empty = Rows::new(&self.directory);
-        std::mem::replace(&mut self.rows, empty)
+    /// Adds what is known of an index file that is whole, and whose rows another process sorts.
+    pub fn add_facts(&mut self, path: &Path, facts: FileFacts) {
+        for (start, last) in facts.last_of_file {
+            if let Some(known) = self.last_of_file.get_mut(&start) {
+                *known = last.max(*known);
+            }
+        }
+        for (name, number) in GEOMETRY.iter().zip([facts.geometry.0, facts.geometry.1]) {
+            self.notes.insert((*name).to_owned(), number.to_string());
+        }
+        if let Some((_, listed)) = self.files.iter_mut().find(|(listed, _)| listed == path) {
+            listed.entries = Some(i64::try_from(facts.entries).unwrap_or(i64::MAX));
+            (listed.first_offset, listed.last_offset) = (Some(facts.offsets.0), Some(facts.offsets.1));
+            (listed.first_timestamp, listed.last_timestamp) = (Some(facts.timestamps.0), Some(facts.timestamps.1));
+        }
+        self.report.count("index_files", 1);
+        self.report.count("entries", facts.entries);
+        self.entries += facts.entries;
+        self.hashes.extend(facts.hashes);
+    }
+
+    /// The first hashes of the ranges into which other processes sort the rows, but for the first range.
+    pub fn bounds(&self) -> Vec<i32> {
+        sealed::bounds(self.hashes.clone(), self.entries)
+    }
+
+    /// Deletes the files of keys of a job that failed, whose names begin with `name`.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn discard(&self, name: &str) -> Result<()> {
+        place::discard(&self.directory, name)
     }
 
     /// Writes the sealed index. Files that changed since they were listed are not sealed.
@@ -141,22 +138,24 @@ impl Sealing {
     /// # Errors
     /// The system's error, with the path.
     pub fn finish(mut self, log: &CommitLog, index: &[Arc<IndexFile>]) -> Result<Report> {
-        let rows = self.take_rows();
+        let rows = std::mem::replace(&mut self.rows, Rows::new(&self.directory));
         let keys = place::write_keys(&self.directory, &place::name_of_now(), &Layout::OneLog, rows, THREADS)?;
         self.publish(log, index, keys)
     }
 
-    /// Writes the catalog of files of keys that another program wrote, whose names these are.
+    /// Writes the catalog of files of keys that other processes wrote, as [`place::write_packed`] described them.
     ///
     /// # Errors
-    /// As [`Self::finish`]; `Corrupt` if they are not what they should be.
-    pub fn finish_with(self, log: &CommitLog, index: &[Arc<IndexFile>], names: &[String]) -> Result<Report> {
-        let keys = place::describe_keys(&self.directory, &Layout::OneLog, names)?;
+    /// As [`Self::finish`]; `Corrupt` if rows are missing.
+    pub fn finish_with(self, log: &CommitLog, index: &[Arc<IndexFile>], written: Vec<Bytes>) -> Result<Report> {
+        let keys = place::described(&self.directory, written)?;
         let found: u64 = keys.iter().flat_map(|file| &file.groups).map(|group| u64::from(group.rows)).sum();
         let expected: i64 = self.files.iter().filter_map(|(_, file)| file.entries).sum();
         if u64::try_from(expected).ok() != Some(found) {
             return Err(Error::corrupt(&self.directory, 0, format!("{expected} rows"), found.to_string()));
         }
+        // Other processes wrote what is there.
+        forget_listings();
         self.publish(log, index, keys)
     }
 
@@ -249,6 +248,79 @@ impl Sealing {
     }
 }
 
+/// What a catalog and a plan need of an index file that is whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileFacts {
+    /// Entries of the file.
+    pub entries: u64,
+    /// Offsets of its header: of the first and the last message.
+    pub offsets: (i64, i64),
+    /// Times of its header, in ms.
+    pub timestamps: (i64, i64),
+    /// Slots, and entries of a full file.
+    pub geometry: (u32, u32),
+    /// By the start of each log file: the last message that an entry leads to.
+    pub last_of_file: Vec<(u64, i64)>,
+    /// The hash of each 16,381st entry, from which the ranges of a parallel sort are made.
+    pub hashes: Vec<i32>,
+}
+
+/// Entries of which one is a sample. A prime: keys of several kinds take turns in an index file.
+const SAMPLE: usize = 16_381;
+
+/// Reads and checks an index file. Without facts it cannot be sealed, and the report says why.
+///
+/// # Errors
+/// The system's error, with the path.
+pub fn describe_index_file(log: &CommitLog, file: &IndexFile) -> Result<(Option<FileFacts>, Report)> {
+    let starts: Vec<u64> = log.files()?.iter().map(|file| file.start).collect();
+    facts_of(log, &starts, file, Times::None, |_| Ok(()))
+}
+
+fn facts_of(
+    log: &CommitLog,
+    starts: &[u64],
+    file: &IndexFile,
+    times: Times,
+    mut take: impl FnMut(&[Row]) -> Result<()>,
+) -> Result<(Option<FileFacts>, Report)> {
+    let mut last_of_file: BTreeMap<u64, i64> = starts.iter().map(|start| (*start, -1)).collect();
+    let mut facts = FileFacts::default();
+    let mut seen = 0;
+    let (read, verified) = std::thread::scope(|scope| {
+        let check = scope.spawn(|| file.verify());
+        let read = for_each_row(log, file, times, |block| {
+            for row in block {
+                note_last(&mut last_of_file, row.offset);
+            }
+            let next_sample = (SAMPLE - seen % SAMPLE) % SAMPLE;
+            facts.hashes.extend(block.iter().skip(next_sample).step_by(SAMPLE).map(|row| row.key_hash));
+            seen += block.len();
+            take(block)
+        });
+        (read, check.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    let (entries, is_ordered) = read?;
+    let verified = verified?;
+    let header = file.header()?;
+    let mut report = Report::default();
+    if let Some(finding) = verified.findings.first() {
+        report.findings.push(finding.clone());
+    } else if !is_ordered {
+        let expected = format!("entries between offsets {} and {}", header.begin_phy_offset, header.end_phy_offset);
+        report.find(file.path(), 0, Kind::SealedFile, expected, "an entry outside: not sealed");
+    } else {
+        facts.entries = entries;
+        facts.offsets = (header.begin_phy_offset, header.end_phy_offset);
+        facts.timestamps = (header.begin_timestamp, header.end_timestamp);
+        facts.geometry = (file.geometry().hash_slots(), file.geometry().max_entries());
+        facts.last_of_file = last_of_file.into_iter().filter(|(_, last)| *last >= 0).collect();
+        return Ok((Some(facts), report));
+    }
+    report.count("index_files_not_sealed", 1);
+    Ok((None, report))
+}
+
 fn note_last(last_of_file: &mut BTreeMap<u64, i64>, offset: i64) {
     let Ok(at) = u64::try_from(offset) else { return };
     if let Some((_, last)) = last_of_file.range_mut(..=at).next_back() {
@@ -267,14 +339,31 @@ enum Times {
     None,
 }
 
-/// Returns the rows of some entries of an index file, from a position on, as `seal` sorts them.
+/// Returns the rows of some entries of an index file, from a position on, packed by ranges of their hashes: see [`Packer`].
 ///
 /// # Errors
 /// The system's error, with the path.
-pub fn rows_of(log: &CommitLog, file: &IndexFile, position: u32, limit: u32) -> Result<Vec<Row>> {
+pub fn packed_rows_of(
+    log: &CommitLog,
+    file: &IndexFile,
+    position: u32,
+    limit: u32,
+    bounds: &[i32],
+) -> Result<Vec<(i32, Vec<u8>)>> {
     let (seconds, mut times) = (file.seconds()?, HeadTimes::new(log)?);
-    let entries = file.read_entries(position, limit)?;
-    entries.iter().zip(position..).map(|(entry, position)| row(entry, position, &seconds, &mut times)).collect()
+    let mut packer = Packer::new(bounds);
+    let end = position.saturating_add(limit);
+    let mut begin = position;
+    while begin < end {
+        let entries = file.read_entries(begin, BLOCK.min(end - begin))?;
+        if entries.is_empty() {
+            break;
+        }
+        let rows = entries.iter().zip(begin..).map(|(entry, position)| row(entry, position, &seconds, &mut times));
+        packer.push(&rows.collect::<Result<Vec<Row>>>()?);
+        begin += u32::try_from(entries.len()).unwrap_or(u32::MAX);
+    }
+    Ok(packer.finish())
 }
 
 /// Calls `take` with the rows of an index file, in blocks. Returns their number, and whether all are between the header's offsets.
@@ -484,7 +573,7 @@ impl SealedStore {
     /// # Errors
     /// `Corrupt` if a file of the sealed index is damaged; the system's error, with the path.
     pub fn select(&self, standing: &Standing, hashes: &[i32], times: TimeRange) -> Result<Hits> {
-        self.keys.offsets(hashes, |row| {
+        self.keys.offsets(hashes, !times.is_all(), |row| {
             // Times that an index file says are in whole seconds.
             let is_in_time =
                 times.is_all() || row.time == NO_TIME || times.meets(row.time, row.time.saturating_add(999));

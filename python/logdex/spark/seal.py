@@ -1,29 +1,25 @@
-"""Sealing on Spark: tasks read the index files, Spark sorts the rows and writes them, the driver writes the catalog."""
+"""Sealing on Spark: tasks check index files and pack their rows, others sort and write. The driver writes the catalog."""
 
 from __future__ import annotations
 
-import contextlib
-import shutil
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
-from pyspark.sql import functions as sf
+import pyarrow as pa
+from pyspark import TaskContext
 
 from logdex._core import (
-    CommitLog,
     IndexFile,
     StoreSealing,
-    delete_remote,
-    forget_lists,
-    list_remote,
-    locate,
+    describe_index_file,
+    packed_rows,
     sealed_directory,
-    sealed_rows,
-    write_sealed_keys,
+    write_packed_keys,
 )
-from logdex._files import RemotePath
+from logdex.report import merge
 from logdex.rocketmq import MessageStore
-from logdex.spark.workers import check_worker_python, driver_path
+from logdex.spark.workers import call_in_tasks, check_worker_python, driver_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -32,27 +28,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from logdex._core import CommitLog
     from logdex.report import Report
 
-_ENTRIES_A_TASK = 1 << 20
-_ENTRIES_A_BATCH = 1 << 16
-_ROWS_A_FILE = 1 << 22
-_ROWS_A_GROUP = 16_384
-_ROW = "key_hash int, phy_offset bigint, store_timestamp timestamp"
-_PART = "file int, position int, count int"
-# What makes Spark's files what a lookup reads: small row groups, delta encoding, nothing compressed.
-_WRITING = {
-    "compression": "uncompressed",
-    "parquet.enable.dictionary": "false",
-    "parquet.writer.version": "v2",
-    "parquet.block.row.count.limit": str(_ROWS_A_GROUP),
-    "parquet.block.size": "262144",
-    "parquet.page.row.count.limit": str(_ROWS_A_GROUP),
-    "parquet.page.size.row.check.min": "1024",
-    "parquet.page.size.row.check.max": "4096",
-    "parquet.block.size.row.check.min": "1024",
-    "parquet.block.size.row.check.max": "4096",
-}
+_ENTRIES_A_TASK = 1 << 21
 
 
 def seal(
@@ -64,7 +43,8 @@ def seal(
 ) -> Report:
     """Seal a store, see `MessageStore.seal`, with the tasks of a session: they read the index files and sort the rows.
 
-    The catalog is written last, so a reader sees the former sealed index or the new one.
+    Tasks read each index file twice: to check it, and for its rows. The catalog is written last, so a reader sees the former
+    sealed index or the new one.
 
     Args:
         spark: The session; all workers must see the same files.
@@ -85,104 +65,61 @@ def seal(
     with MessageStore.open(root, sealed="never") as opened:
         log, files = opened.commit_log, opened.index.files if opened.index is not None else []
         sealing = StoreSealing(root, target, log)
-        sealed = [file for file in files if sealing.describe_index_file(log, file)]
-        parts = [part for number, file in enumerate(sealed) for part in _parts(number, file)]
+        described = call_in_tasks(spark, partial(_describe, log), [_File.of(file) for file in files])
+        parts = []
+        for file, (facts, _) in zip(files, described, strict=True):
+            if facts is not None:
+                sealing.add_facts(file.path, facts)
+                parts += [(_File.of(file), position) for position in range(1, len(file) + 1, _ENTRIES_A_TASK)]
         name = uuid4().hex[:16]
-        keys, names = target / "keys", list[str]()
         try:
-            if parts:
-                write = _write_objects if isinstance(target, RemotePath) else _write_files
-                names = write(_sorted(_rows(spark, log, sealed, parts), sum(map(len, sealed))), keys, name)
-            return sealing.finish_with(log, files, names)
+            written = _write(_pack(spark, log, parts, sealing.bounds()), target, name)
+            report = sealing.finish_with(log, files, written)
         except BaseException:
-            _remove(keys, name)
+            sealing.discard(name)
             raise
+        return merge([report, *(found for _, found in described)])
 
 
-def _parts(number: int, file: IndexFile) -> list[tuple[int, int, int]]:
-    """Return the parts of an index file that tasks read: which file, and which entries."""
-    begins = range(1, len(file) + 1, _ENTRIES_A_TASK)
-    return [(number, begin, min(_ENTRIES_A_TASK, len(file) + 1 - begin)) for begin in begins]
+class _File(NamedTuple):
+    """An index file that tasks open. The path of one in a bucket is pickled with its options."""
+
+    path: Path
+    hash_slots: int
+    max_entries: int
+
+    @classmethod
+    def of(cls, file: IndexFile) -> _File:
+        return cls(file.path, file.hash_slots, file.max_entries)
+
+    def open(self) -> IndexFile:
+        return IndexFile.open(self.path, hash_slots=self.hash_slots, max_entries=self.max_entries)
 
 
-def _rows(
-    spark: SparkSession, log: CommitLog, files: Sequence[IndexFile], parts: list[tuple[int, int, int]]
-) -> DataFrame:
-    # Paths of a store in a bucket are pickled with its options.
-    paths = [file.path for file in files]
-    slots, entries = files[0].hash_slots, files[0].max_entries
+def _describe(log: CommitLog, file: _File) -> tuple[Any, Report]:
+    with file.open() as opened:
+        return describe_index_file(log, opened)
 
-    def rows(batches: Iterator[Any]) -> Iterator[Any]:
+
+def _pack(spark: SparkSession, log: CommitLog, parts: Sequence[tuple[_File, int]], bounds: Sequence[int]) -> DataFrame:
+    """Read the rows of parts of index files, each of so many entries from a position on, packed by ranges of their hashes."""
+
+    def pack(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
-            for part in batch.to_pylist():
-                with IndexFile.open(paths[part["file"]], hash_slots=slots, max_entries=entries) as file:
-                    yield from _rows_of(log, file, part["position"], part["count"])
+            for number in batch.column(0).to_pylist():
+                file, position = parts[number]
+                with file.open() as opened:
+                    yield pa.record_batch(packed_rows(log, opened, position, _ENTRIES_A_TASK, bounds))
 
-    asked = spark.createDataFrame(parts, _PART).repartition(len(parts))
-    return asked.mapInArrow(rows, _ROW)
-
-
-def _rows_of(log: CommitLog, file: IndexFile, position: int, count: int) -> Iterator[Any]:
-    import pyarrow as pa  # noqa: PLC0415 -- on the worker
-
-    kind = pa.schema(
-        [("key_hash", pa.int32()), ("phy_offset", pa.int64()), ("store_timestamp", pa.timestamp("us", "UTC"))]
-    )
-    for begin in range(position, position + count, _ENTRIES_A_BATCH):
-        rows = sealed_rows(log, file, begin, min(_ENTRIES_A_BATCH, position + count - begin))
-        yield pa.record_batch(rows).cast(kind)
+    return spark.range(0, len(parts), 1, max(1, len(parts))).mapInArrow(pack, "range int, rows binary")
 
 
-def _sorted(rows: DataFrame, count: int) -> DataFrame:
-    """Sort rows into partitions of which each becomes a file."""
-    newest_first = [sf.col("key_hash"), sf.col("phy_offset").desc(), sf.col("store_timestamp").desc()]
-    ranged = rows.repartitionByRange(max(1, -(-count // _ROWS_A_FILE)), "key_hash")
-    return ranged.sortWithinPartitions(*newest_first)
-
-
-def _write_files(rows: DataFrame, keys: Path, name: str) -> list[str]:
-    """Write sorted rows with Spark's own writer, and move the files of the finished job beside the others."""
-    session = rows.sparkSession
-    written = keys / f".{name}"
-    before = session.conf.get("spark.sql.parquet.outputTimestampType") or "INT96"
-    session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MILLIS")
-    try:
-        rows.write.options(**_WRITING).parquet(str(written))
-    finally:
-        session.conf.set("spark.sql.parquet.outputTimestampType", before)
-    names = []
-    for number, path in enumerate(sorted(written.glob("part-*.parquet"))):
-        names.append(f"{name}-{number:05}.parquet")
-        path.rename(keys / names[-1])
-    shutil.rmtree(written, ignore_errors=True)
-    return names
-
-
-def _write_objects(rows: DataFrame, keys: Path, name: str) -> list[str]:
-    """Write sorted rows into an object store, each partition as one object of its task's attempt."""
+def _write(packed: DataFrame, directory: Path, name: str) -> list[bytes]:
+    """Write each range as a file of keys, of which a task's attempt has one of its own, and return what they hold."""
 
     def write(batches: Iterator[Any]) -> Iterator[Any]:
-        import pyarrow as pa  # noqa: PLC0415 -- on the worker
-        from pyspark import TaskContext  # noqa: PLC0415 -- as above
-
         context = TaskContext.get()
-        if context is None:
-            raise ValueError("expected a task of Spark")
-        place = f"{name}-{context.partitionId():05}-{context.taskAttemptId()}.parquet"
-        if write_sealed_keys(keys / place, batches):
-            yield pa.record_batch([pa.array([place])], names=["name"])
+        written = write_packed_keys(directory, name, context.taskAttemptId() if context is not None else 0, batches)
+        yield pa.record_batch([pa.array(written, pa.binary())], names=["file"])
 
-    return [row.name for row in rows.mapInArrow(write, "name string").collect()]
-
-
-def _remove(keys: Path, name: str) -> None:
-    """Remove what a job wrote that failed."""
-    with contextlib.suppress(OSError):
-        if isinstance(keys, RemotePath):
-            # Not what this process listed before the tasks wrote.
-            forget_lists()
-            for path, _ in list_remote(locate(keys)):
-                if path.name.startswith(name):
-                    delete_remote(path)
-        else:
-            shutil.rmtree(keys / f".{name}", ignore_errors=True)
+    return [row.file for row in packed.repartition("range").mapInArrow(write, "file binary").collect()]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding};
-use parquet::data_type::{ByteArrayType, Int32Type, Int64Type};
+use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::metadata::{ParquetMetaData, SortingColumn};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr};
@@ -16,7 +16,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{ColumnPath, SchemaDescriptor, TypePtr};
 
 use super::rows::{NO_TIME, Row};
-use super::table::{self, Kind, Table};
+use super::table::{self, Kind};
 use crate::error::{Error, Result};
 
 /// Rows of a row group.
@@ -87,6 +87,7 @@ impl Group {
     }
 
     /// Reads the rows from the bytes of the group, in their order. Rows that `wanted` does not choose by their hashes are left out.
+    /// Without `needs_times` they have no time.
     ///
     /// # Errors
     /// `Corrupt` if these are not the bytes of the group.
@@ -95,6 +96,7 @@ impl Group {
         path: &Path,
         layout: &Layout,
         bytes: &Bytes,
+        needs_times: bool,
         wanted: impl FnOnce(&[i32]) -> Vec<usize>,
     ) -> Result<Vec<(usize, Row)>> {
         let found = crc32fast::hash(bytes);
@@ -103,13 +105,14 @@ impl Group {
                 (format!("rows with the checksum {:08x} of the catalog", self.crc), format!("{found:08x}"));
             return Err(Error::corrupt(path, self.begin, expected, found));
         }
-        self.decode(layout, bytes, wanted).map_err(|error| table::corrupt(path, &error))
+        self.decode(layout, bytes, needs_times, wanted).map_err(|error| table::corrupt(path, &error))
     }
 
     fn decode(
         &self,
         layout: &Layout,
         bytes: &Bytes,
+        needs_times: bool,
         wanted: impl FnOnce(&[i32]) -> Vec<usize>,
     ) -> ParquetResult<Vec<(usize, Row)>> {
         let missing = || ParquetError::General("a row group without all columns".into());
@@ -133,7 +136,11 @@ impl Group {
         }
         let last = schema.num_columns() - 1;
         let offsets = table::read_chunk::<Int64Type>(&schema.column(last - 1), chunk(last - 1)?, count)?.required()?;
-        let times = table::read_chunk::<Int64Type>(&schema.column(last), chunk(last)?, count)?.optional();
+        let times = if needs_times {
+            table::read_chunk::<Int64Type>(&schema.column(last), chunk(last)?, count)?.optional()
+        } else {
+            Vec::new()
+        };
         let mut parts = Vec::new();
         if let Layout::Partitions(_) = layout {
             let topics = table::read_chunk::<ByteArrayType>(&schema.column(1), chunk(1)?, count)?.required()?;
@@ -147,7 +154,7 @@ impl Group {
         let row = |(number, place): (usize, usize)| {
             let part = if parts.is_empty() { 0 } else { (*parts.get(number)?)? };
             let (key_hash, offset) = (*hashes.get(place)?, *offsets.get(place)?);
-            Some((place, Row { key_hash, part, offset, time: times.get(place)?.unwrap_or(NO_TIME) }))
+            Some((place, Row { key_hash, part, offset, time: times.get(place).copied().flatten().unwrap_or(NO_TIME) }))
         };
         Ok(places.into_iter().enumerate().filter_map(row).collect())
     }
@@ -179,6 +186,11 @@ pub fn encode(layout: &Layout, pieces: &mut dyn Iterator<Item = Result<Vec<Row>>
     let failed = |error: ParquetError| Error::InvalidArgument(format!("rows of a sealed index: {error}"));
     let schema = layout.schema().map_err(failed)?;
     let mut writer = SerializedFileWriter::new(Vec::new(), schema, properties()).map_err(failed)?;
+    // Copies of a topic share its bytes.
+    let parts: Vec<(ByteArray, i32)> = match layout {
+        Layout::OneLog => Vec::new(),
+        Layout::Partitions(parts) => parts.iter().map(|(topic, number)| (topic.as_str().into(), *number)).collect(),
+    };
     let mut firsts = Vec::new();
     let mut pending: Vec<Row> = Vec::with_capacity(GROUP_ROWS);
     loop {
@@ -191,7 +203,7 @@ pub fn encode(layout: &Layout, pieces: &mut dyn Iterator<Item = Result<Vec<Row>>
             rest = left;
             if pending.len() == GROUP_ROWS || (is_last && !pending.is_empty()) {
                 firsts.extend(pending.first().map(|row| row.key_hash));
-                write_group(layout, &mut writer, &pending).map_err(failed)?;
+                write_group(layout, &parts, &mut writer, &pending).map_err(failed)?;
                 pending.clear();
             }
             if rest.is_empty() {
@@ -208,14 +220,19 @@ pub fn encode(layout: &Layout, pieces: &mut dyn Iterator<Item = Result<Vec<Row>>
     Ok((bytes, groups))
 }
 
-fn write_group(layout: &Layout, writer: &mut SerializedFileWriter<Vec<u8>>, rows: &[Row]) -> ParquetResult<()> {
+fn write_group(
+    layout: &Layout,
+    parts: &[(ByteArray, i32)],
+    writer: &mut SerializedFileWriter<Vec<u8>>,
+    rows: &[Row],
+) -> ParquetResult<()> {
     let mut group = writer.next_row_group()?;
     let present = vec![1; rows.len()];
     let hashes: Vec<i32> = rows.iter().map(|row| row.key_hash).collect();
     table::write::<Int32Type, _>(&mut group, &hashes, Some(&present), None)?;
-    if let Layout::Partitions(parts) = layout {
+    if let Layout::Partitions(_) = layout {
         let part = |row: &Row| usize::try_from(row.part).ok().and_then(|part| parts.get(part));
-        let topics = rows.iter().map(|row| part(row).map(|(topic, _)| topic.as_str().into()));
+        let topics = rows.iter().map(|row| part(row).map(|(topic, _)| topic.clone()));
         table::write_optional::<ByteArrayType, _>(&mut group, topics)?;
         let numbers: Vec<i32> = rows.iter().map(|row| part(row).map_or(-1, |(_, number)| *number)).collect();
         table::write::<Int32Type, _>(&mut group, &numbers, Some(&present), None)?;
@@ -257,34 +274,6 @@ fn groups_of(metadata: &ParquetMetaData, bytes: &[u8], firsts: &[i32]) -> Parque
     metadata.row_groups().iter().zip(firsts).map(group).collect()
 }
 
-/// Finds the row groups of a file that another program wrote, which has to have the columns, in the order of their hashes.
-///
-/// # Errors
-/// `Corrupt` if it is not such a file.
-pub fn groups(path: &Path, layout: &Layout, bytes: &Bytes) -> Result<Vec<Group>> {
-    let found = || -> ParquetResult<Vec<Group>> {
-        let file = Table::open(bytes.clone())?;
-        let schema = file.metadata().file_metadata().schema_descr();
-        let names: Vec<&str> = schema.columns().iter().map(|column| column.name()).collect();
-        if names != layout.columns() {
-            let text = format!("expected the columns {}, found {}", layout.columns().join(", "), names.join(", "));
-            return Err(ParquetError::General(text));
-        }
-        let hashes = file.column::<Int32Type>("key_hash")?.required()?;
-        if !hashes.is_sorted() || hashes.first().is_some_and(|first| *first < 0) {
-            return Err(ParquetError::General("expected rows in the order of key_hash, 0 or more".into()));
-        }
-        let mut firsts = Vec::new();
-        let mut at = 0usize;
-        for group in file.metadata().row_groups() {
-            firsts.push(hashes.get(at).copied().unwrap_or_default());
-            at = at.saturating_add(usize::try_from(group.num_rows()).unwrap_or(0));
-        }
-        groups_of(file.metadata(), bytes, &firsts)
-    };
-    found().map_err(|error| table::corrupt(path, &error))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -317,24 +306,14 @@ mod tests {
                 let begin = usize::try_from(group.begin).unwrap();
                 let held = bytes.slice(begin..begin + usize::try_from(group.len()).unwrap());
                 let path = Path::new("keys");
-                assert!(group.rows(path, &layout, &held, |_| Vec::new()).unwrap().is_empty());
-                let all = group.rows(path, &layout, &held, |hashes| (0..hashes.len()).collect()).unwrap();
+                assert!(group.rows(path, &layout, &held, true, |_| Vec::new()).unwrap().is_empty());
+                let all = group.rows(path, &layout, &held, true, |hashes| (0..hashes.len()).collect()).unwrap();
                 read.extend(all.into_iter().map(|(_, row)| row));
                 let cut = held.slice(1..);
-                assert!(matches!(group.rows(path, &layout, &cut, |_| vec![0]), Err(Error::Corrupt { .. })));
+                assert!(matches!(group.rows(path, &layout, &cut, true, |_| vec![0]), Err(Error::Corrupt { .. })));
             }
             assert_eq!(read, given);
-            assert_eq!(super::groups(Path::new("keys"), &layout, &bytes).unwrap(), groups);
         }
-    }
-
-    #[test]
-    fn a_file_of_other_columns_is_refused() {
-        let (bytes, _) = encode(&Layout::OneLog, &mut std::iter::once(Ok(rows(10)))).unwrap();
-        let other = Layout::Partitions(Vec::new());
-        let error = groups(Path::new("keys"), &other, &bytes.into()).unwrap_err().to_string();
-        assert!(error.contains("expected the columns key_hash, topic"), "{error}");
-        assert!(groups(Path::new("keys"), &Layout::OneLog, &Bytes::from_static(b"PAR1 no parquet PAR1")).is_err());
     }
 
     #[test]

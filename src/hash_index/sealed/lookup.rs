@@ -36,6 +36,25 @@ pub struct SealedKeys {
 /// A candidate: the number of the key, and its row.
 pub type Selected = (u32, Row);
 
+/// The hash of a key above the number of the key, in one word, which sorts faster than a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Asked(u64);
+
+impl Asked {
+    fn new(hash: i32, number: u32) -> Option<Self> {
+        u32::try_from(hash).ok().map(|hash| Self(u64::from(hash) << 32 | u64::from(number)))
+    }
+
+    fn hash(self) -> i32 {
+        (self.0 >> 32) as i32
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
+    fn number(self) -> u32 {
+        self.0 as u32
+    }
+}
+
 /// Keys of a call that one row group may hold.
 struct Task {
     group: usize,
@@ -86,12 +105,19 @@ impl SealedKeys {
         self.len() == 0
     }
 
-    /// Returns the rows of each hash that `accept` takes: by key, and those of a key in their order. A negative hash has none.
+    /// Returns the rows of each hash that `accept` takes: by hash, and those of a hash in their order. A negative hash has none.
+    /// If times are not needed, rows come without.
     ///
     /// # Errors
     /// `Corrupt` if a file is not as the catalog says; errors of the system.
-    pub fn select(&self, hashes: &[i32], accept: impl Fn(&Row) -> bool + Sync) -> Result<Vec<Selected>> {
-        let mut keys: Vec<(i32, u32)> = hashes.iter().copied().zip(0u32..).filter(|(hash, _)| *hash >= 0).collect();
+    pub fn select(
+        &self,
+        hashes: &[i32],
+        needs_times: bool,
+        accept: impl Fn(&Row) -> bool + Sync,
+    ) -> Result<Vec<Selected>> {
+        let mut keys: Vec<Asked> =
+            hashes.iter().zip(0..).filter_map(|(hash, number)| Asked::new(*hash, number)).collect();
         keys.sort_unstable();
         let tasks = self.tasks(&keys);
         if tasks.is_empty() {
@@ -103,7 +129,7 @@ impl SealedKeys {
         let run = |tasks: &[Task]| -> Result<Vec<Selected>> {
             let mut found = Vec::new();
             for task in tasks {
-                self.run(task, &keys, &accept, &mut found)?;
+                self.run(task, &keys, needs_times, &accept, &mut found)?;
             }
             Ok(found)
         };
@@ -123,8 +149,8 @@ impl SealedKeys {
     ///
     /// # Errors
     /// As [`Self::select`]; `InvalidArgument` for 2^31 offsets or more.
-    pub fn offsets(&self, hashes: &[i32], accept: impl Fn(&Row) -> bool + Sync) -> Result<Hits> {
-        let found = self.select(hashes, accept)?;
+    pub fn offsets(&self, hashes: &[i32], needs_times: bool, accept: impl Fn(&Row) -> bool + Sync) -> Result<Hits> {
+        let found = self.select(hashes, needs_times, accept)?;
         Hits::of_rows(hashes.len(), found.iter().map(|(row, found)| (*row, found.offset)))
     }
 
@@ -134,24 +160,24 @@ impl SealedKeys {
     /// As [`Self::select`]; those of `take`.
     pub fn for_each(&self, mut take: impl FnMut(&[Row]) -> Result<()>) -> Result<()> {
         for &(_, file, number) in &self.groups {
-            let rows = self.read(file, number, |hashes| (0..hashes.len()).collect())?;
+            let rows = self.read(file, number, true, |hashes| (0..hashes.len()).collect())?;
             take(&rows.into_iter().map(|(_, row)| row).collect::<Vec<_>>())?;
         }
         Ok(())
     }
 
     /// The row groups that may hold keys, which are sorted.
-    fn tasks(&self, keys: &[(i32, u32)]) -> Vec<Task> {
+    fn tasks(&self, keys: &[Asked]) -> Vec<Task> {
         let mut tasks: Vec<Task> = Vec::new();
         // The first row group that may hold the key: the one before the first that begins with it.
         let mut group = 0;
-        for (number, (hash, _)) in keys.iter().enumerate() {
+        for (number, hash) in keys.iter().map(|key| key.hash()).enumerate() {
             let first_of = |group: usize| self.groups.get(group).map(|(first, _, _)| *first);
-            while first_of(group + 1).is_some_and(|first| first < *hash) {
+            while first_of(group + 1).is_some_and(|first| first < hash) {
                 group += 1;
             }
             let mut at = group;
-            while first_of(at).is_some_and(|first| first <= *hash) {
+            while first_of(at).is_some_and(|first| first <= hash) {
                 match tasks.iter_mut().rev().find(|task| task.group <= at) {
                     Some(task) if task.group == at => task.keys.end = number + 1,
                     _ => tasks.push(Task { group: at, keys: number..number + 1 }),
@@ -208,20 +234,22 @@ impl SealedKeys {
     fn run(
         &self,
         task: &Task,
-        keys: &[(i32, u32)],
+        keys: &[Asked],
+        needs_times: bool,
         accept: &impl Fn(&Row) -> bool,
         found: &mut Vec<Selected>,
     ) -> Result<()> {
         let Some(&(_, file, number)) = self.groups.get(task.group) else { return Ok(()) };
         let mut of_places = Vec::new();
-        let rows = self.read(file, number, |hashes| {
+        let rows = self.read(file, number, needs_times, |hashes| {
             let mut begin = 0;
             let mut places = Vec::new();
-            for (hash, key) in keys.get(task.keys.clone()).unwrap_or_default() {
-                begin = first_not_below(hashes, begin, *hash);
-                let equal = hashes.get(begin..).unwrap_or_default().iter().take_while(|each| *each == hash).count();
+            for key in keys.get(task.keys.clone()).unwrap_or_default() {
+                let hash = key.hash();
+                begin = first_not_below(hashes, begin, hash);
+                let equal = hashes.get(begin..).unwrap_or_default().iter().take_while(|each| **each == hash).count();
                 places.extend(begin..begin + equal);
-                of_places.extend(std::iter::repeat_n(*key, equal));
+                of_places.extend(std::iter::repeat_n(key.number(), equal));
             }
             places
         })?;
@@ -231,7 +259,13 @@ impl SealedKeys {
     }
 
     /// Reads a row group, and the rows that are wanted.
-    fn read(&self, file: usize, number: usize, wanted: impl FnOnce(&[i32]) -> Vec<usize>) -> Result<Vec<(usize, Row)>> {
+    fn read(
+        &self,
+        file: usize,
+        number: usize,
+        needs_times: bool,
+        wanted: impl FnOnce(&[i32]) -> Vec<usize>,
+    ) -> Result<Vec<(usize, Row)>> {
         let Some(group) = self.files.get(file).and_then(|file| file.groups.get(number)) else { return Ok(Vec::new()) };
         let (source, path) = self.source(file)?;
         let end = group.begin.checked_add(group.len());
@@ -241,7 +275,7 @@ impl SealedKeys {
         let mut bytes = vec![0; usize::try_from(group.len()).unwrap_or(0)];
         source.read_exact_at(&mut bytes, group.begin).map_err(|e| Error::io(&path, e))?;
         self.reads.fetch_add(1, Ordering::Relaxed);
-        group.rows(&path, &self.layout, &Bytes::from(bytes), wanted)
+        group.rows(&path, &self.layout, &Bytes::from(bytes), needs_times, wanted)
     }
 }
 
@@ -299,13 +333,13 @@ mod tests {
             .iter()
             .map(|hash| given.iter().rev().filter(|row| row.key_hash == *hash).map(|row| row.offset).collect())
             .collect();
-        let all = keys.offsets(&hashes, |_| true).unwrap();
+        let all = keys.offsets(&hashes, false, |_| true).unwrap();
         assert_eq!(all.rows().map(<[i64]>::to_vec).collect::<Vec<_>>(), expected);
         for (hash, expected) in hashes.iter().zip(&expected) {
-            let one = keys.offsets(&[*hash], |_| true).unwrap();
+            let one = keys.offsets(&[*hash], true, |_| true).unwrap();
             assert_eq!(one.phy_offsets(), expected);
         }
-        let early = keys.offsets(&[500_000_000], |row| row.time != NO_TIME && row.time < 10).unwrap();
+        let early = keys.offsets(&[500_000_000], true, |row| row.time != NO_TIME && row.time < 10).unwrap();
         assert_eq!(early.phy_offsets(), [8, 4, 2]);
     }
 
@@ -316,7 +350,7 @@ mod tests {
         let lookups = given.iter().filter(|row| row.key_hash != 500_000_000).step_by(97);
         let mut count = 0;
         for row in lookups {
-            assert!(keys.offsets(&[row.key_hash], |_| true).unwrap().phy_offsets().contains(&row.offset));
+            assert!(keys.offsets(&[row.key_hash], false, |_| true).unwrap().phy_offsets().contains(&row.offset));
             count += 1;
         }
         // A key that may begin in one group and end in the next reads both.
@@ -338,12 +372,12 @@ mod tests {
             std::fs::write(&path, bytes).unwrap();
         }
         let damaged = SealedKeys::new(directory.path(), &catalog).unwrap();
-        assert!(matches!(damaged.offsets(&[given[1].key_hash], |_| true), Err(Error::Corrupt { .. })));
+        assert!(matches!(damaged.offsets(&[given[1].key_hash], false, |_| true), Err(Error::Corrupt { .. })));
         let path = directory.path().join(&keys.files[0].path);
         let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
         file.set_len(100).unwrap();
         let short = SealedKeys::new(directory.path(), &catalog).unwrap();
         let hash = keys.files[0].groups[0].first_key_hash;
-        assert!(matches!(short.offsets(&[hash], |_| true), Err(Error::Corrupt { .. })));
+        assert!(matches!(short.offsets(&[hash], false, |_| true), Err(Error::Corrupt { .. })));
     }
 }

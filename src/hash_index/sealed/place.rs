@@ -3,15 +3,18 @@
 //! The files of keys are written first, with names of their own, and the catalog last. So a reader sees the index of before or the
 //! new one.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
 
 use super::catalog::{Catalog, KeysFile, StoreFile};
 use super::keys_file;
 use super::rows::{Row, Rows};
 use crate::error::{Error, Result};
 use crate::hash_index::sealed::Layout;
-use crate::io::remote::is_remote;
+use crate::io::remote::{forget_listings, is_remote};
 use crate::io::storage::{self, Kind};
 
 /// Name of the directory.
@@ -105,45 +108,65 @@ pub fn read_catalog(directory: &Path, beside: &[PathBuf]) -> Result<Catalog> {
 pub fn write_keys(directory: &Path, name: &str, layout: &Layout, rows: Rows, threads: usize) -> Result<Vec<KeysFile>> {
     storage::create_directories(&directory.join(KEYS))?;
     rows.write(threads, |number, pieces| {
-        let (bytes, groups) = keys_file::encode(layout, pieces)?;
-        let path = format!("{KEYS}/{name}-{number:05}.parquet");
-        let size = i64::try_from(bytes.len()).unwrap_or(i64::MAX);
-        let status = storage::put_whole(&directory.join(&path), bytes.into())?;
-        Ok(KeysFile { path, size, etag: status.etag().map(str::to_owned), groups })
+        write_file(directory, format!("{KEYS}/{name}-{number:05}.parquet"), layout, pieces)
     })
 }
 
-/// Writes rows, which are sorted, as one file, and returns their number. Without rows no file is written.
+fn write_file(
+    directory: &Path,
+    path: String,
+    layout: &Layout,
+    pieces: &mut dyn Iterator<Item = Result<Vec<Row>>>,
+) -> Result<KeysFile> {
+    let (bytes, groups) = keys_file::encode(layout, pieces)?;
+    let size = i64::try_from(bytes.len()).unwrap_or(i64::MAX);
+    let status = storage::put_whole(&directory.join(&path), bytes.into())?;
+    Ok(KeysFile { path, size, etag: status.etag().map(str::to_owned), groups })
+}
+
+/// Writes the rows of each of some ranges, packed by [`super::rows::Packer`] and in any order, as one file, and returns its
+/// description: a catalog with nothing else. The names begin with `name` and end with `attempt`.
+///
+/// # Errors
+/// `InvalidArgument` for bytes that are no packed rows; the system's error, with the path.
+pub fn write_packed(
+    directory: &Path,
+    name: &str,
+    attempt: i64,
+    layout: &Layout,
+    ranges: BTreeMap<i32, Vec<Row>>,
+) -> Result<Vec<Vec<u8>>> {
+    storage::create_directories(&directory.join(KEYS))?;
+    let write = |(range, mut rows): (i32, Vec<Row>)| {
+        rows.sort_unstable_by_key(Row::order);
+        let path = format!("{KEYS}/{name}-{range:05}-{attempt}.parquet");
+        let keys = vec![write_file(directory, path, layout, &mut std::iter::once(Ok(rows)))?];
+        Catalog { layout: layout.clone(), files: Vec::new(), keys, notes: BTreeMap::new() }.encode()
+    };
+    ranges.into_iter().map(write).collect()
+}
+
+/// Reads what [`write_packed`] returned, in all tasks of a job.
+///
+/// # Errors
+/// `Corrupt`.
+pub fn described(directory: &Path, written: Vec<Bytes>) -> Result<Vec<KeysFile>> {
+    let mut files = Vec::new();
+    for bytes in written {
+        files.extend(Catalog::decode(&directory.join(CATALOG), bytes)?.keys);
+    }
+    files.sort_by_key(|file| file.groups.first().map(|group| group.first_key_hash));
+    Ok(files)
+}
+
+/// Deletes the files of keys whose names begin with `name`: those of a job that failed.
 ///
 /// # Errors
 /// The system's error, with the path.
-pub fn write_sorted(path: &Path, layout: &Layout, rows: Vec<Row>) -> Result<u64> {
-    let count = rows.len() as u64;
-    if count > 0 {
-        let (bytes, _) = keys_file::encode(layout, &mut std::iter::once(Ok(rows)))?;
-        storage::put_whole(path, bytes.into())?;
-    }
-    Ok(count)
-}
-
-/// Describes files of keys that another program wrote.
-///
-/// # Errors
-/// `Corrupt` if a file has other columns or another order, or the files overlap; the system's error, with the path.
-pub fn describe_keys(directory: &Path, layout: &Layout, names: &[String]) -> Result<Vec<KeysFile>> {
-    let describe = |name: &String| -> Result<KeysFile> {
-        let path = format!("{KEYS}/{name}");
-        let place = directory.join(&path);
-        // What was listed before does not have it.
-        let (status, bytes) = storage::read_whole(&place, u64::MAX, &[])?;
-        let groups = keys_file::groups(&place, layout, &bytes)?;
-        let size = i64::try_from(bytes.len()).unwrap_or(i64::MAX);
-        Ok(KeysFile { path, size, etag: status.etag().map(str::to_owned), groups })
-    };
-    let mut files: Vec<KeysFile> = names.iter().map(describe).collect::<Result<_>>()?;
-    files.retain(|file| !file.groups.is_empty());
-    files.sort_by_key(|file| file.groups.first().map(|group| group.first_key_hash));
-    Ok(files)
+pub fn discard(directory: &Path, name: &str) -> Result<()> {
+    // Other processes wrote them.
+    forget_listings();
+    delete_keys(directory, |file| file.starts_with(name))
 }
 
 /// Writes the catalog, and then deletes the files of keys that it does not name.
@@ -153,14 +176,18 @@ pub fn describe_keys(directory: &Path, layout: &Layout, names: &[String]) -> Res
 pub fn publish(directory: &Path, catalog: &Catalog) -> Result<()> {
     storage::create_directories(directory)?;
     storage::put_whole(&directory.join(CATALOG), catalog.encode()?.into())?;
-    let keys = directory.join(KEYS);
-    let listed = match storage::list(&keys) {
+    delete_keys(directory, |name| {
+        !catalog.keys.iter().any(|file| file.path == format!("{KEYS}/{name}")) && name.ends_with(".parquet")
+    })
+}
+
+fn delete_keys(directory: &Path, is_over: impl Fn(&str) -> bool) -> Result<()> {
+    let listed = match storage::list(&directory.join(KEYS)) {
         Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Vec::new(),
         listed => listed?,
     };
     for entry in listed {
-        let name = entry.name.to_string_lossy();
-        if !catalog.keys.iter().any(|file| file.path == format!("{KEYS}/{name}")) && name.ends_with(".parquet") {
+        if is_over(&entry.name.to_string_lossy()) {
             storage::delete(&entry.path)?;
         }
     }

@@ -26,6 +26,11 @@ const FEWEST_PER_FILE: usize = 1 << 16;
 /// Bytes of a row in the temporary file.
 const ROW_LEN: usize = 24;
 
+/// Rows of a range that one task of a parallel sort has in memory, if the hashes are spread as their sample is.
+const ROWS_PER_RANGE: u64 = 2 << 20;
+/// Bytes of packed rows after which a piece begins: Spark passes up to ten thousand pieces on together, which is below 2 GiB.
+const MOST_PACKED: usize = 5_000 * ROW_LEN;
+
 /// The time of a row whose time is not known.
 pub const NO_TIME: i64 = i64::MIN;
 
@@ -43,7 +48,7 @@ pub struct Row {
 }
 
 impl Row {
-    fn order(&self) -> (i32, u32, Reverse<i64>, Reverse<i64>) {
+    pub(super) fn order(&self) -> (i32, u32, Reverse<i64>, Reverse<i64>) {
         (self.key_hash, self.part, Reverse(self.offset), Reverse(self.time))
     }
 
@@ -293,6 +298,65 @@ fn read_back(source: &PlainFile, parts: &[(u64, usize)], rows: &mut Vec<Row>) ->
     Ok(())
 }
 
+/// Packs rows by ranges of their hashes, for a sort by several processes.
+#[derive(Debug)]
+pub struct Packer<'a> {
+    /// The first hash of each range but the first, ascending.
+    bounds: &'a [i32],
+    pending: Vec<Vec<u8>>,
+    packed: Vec<(i32, Vec<u8>)>,
+}
+
+impl<'a> Packer<'a> {
+    /// No rows yet. Bounds are the first hashes of all ranges but the first, ascending.
+    pub fn new(bounds: &'a [i32]) -> Self {
+        Self { bounds, pending: vec![Vec::new(); bounds.len() + 1], packed: Vec::new() }
+    }
+
+    /// Adds rows. Those with a negative hash are left out: no key has one.
+    pub fn push(&mut self, rows: &[Row]) {
+        for row in rows.iter().filter(|row| row.key_hash >= 0) {
+            let range = self.bounds.partition_point(|bound| *bound <= row.key_hash);
+            let Some(pending) = self.pending.get_mut(range) else { continue };
+            pending.extend_from_slice(&row.to_bytes());
+            if pending.len() >= MOST_PACKED {
+                self.packed.push((i32::try_from(range).unwrap_or(i32::MAX), std::mem::take(pending)));
+            }
+        }
+    }
+
+    /// Returns the rows in pieces, each with the number of its range.
+    pub fn finish(mut self) -> Vec<(i32, Vec<u8>)> {
+        let rest = (0..).zip(self.pending).filter(|(_, rows)| !rows.is_empty());
+        self.packed.extend(rest);
+        self.packed
+    }
+}
+
+/// Adds packed rows to rows.
+///
+/// # Errors
+/// `InvalidArgument` if a part of a row is at the end.
+pub fn unpack(packed: &[u8], rows: &mut Vec<Row>) -> Result<()> {
+    let (whole, rest) = packed.as_chunks::<ROW_LEN>();
+    if !rest.is_empty() {
+        let text = format!("packed rows: expected a multiple of {ROW_LEN} bytes, found {}", packed.len());
+        return Err(Error::InvalidArgument(text));
+    }
+    rows.extend(whole.iter().map(Row::of_bytes));
+    Ok(())
+}
+
+/// Returns the bounds of as many ranges as are needed for some rows, of which these are hashes.
+pub fn bounds(mut hashes: Vec<i32>, rows: u64) -> Vec<i32> {
+    hashes.sort_unstable();
+    let ranges = usize::try_from(rows.div_ceil(ROWS_PER_RANGE)).unwrap_or(usize::MAX).clamp(1, hashes.len().max(1));
+    let mut bounds: Vec<i32> =
+        (1..ranges).filter_map(|number| hashes.get(number * hashes.len() / ranges).copied()).collect();
+    bounds.dedup();
+    bounds
+}
+
 /// Calls `differs` with each row that only one side has, and with true if it is the first side. A row of the first side without a
 /// time is equal to one with any.
 ///
@@ -364,6 +428,32 @@ mod tests {
             assert_eq!(written.concat().concat(), expected);
         }
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn packed_rows_come_back_by_ranges() {
+        let given = some_rows(30_000);
+        for ranges in [1, 4] {
+            let bounds = bounds(given.iter().step_by(7).map(|row| row.key_hash).collect(), ranges * ROWS_PER_RANGE);
+            assert_eq!(bounds.len() as u64, ranges - 1);
+            let mut packer = Packer::new(&bounds);
+            given.chunks(3_000).for_each(|part| packer.push(part));
+            packer.push(&[Row { key_hash: -1, part: 0, offset: 0, time: 0 }]);
+            let mut back = vec![Vec::new(); bounds.len() + 1];
+            for (range, piece) in packer.finish() {
+                unpack(&piece, back.get_mut(usize::try_from(range).unwrap()).unwrap()).unwrap();
+            }
+            let lens: Vec<usize> = back.iter().map(Vec::len).collect();
+            assert!(lens.iter().all(|len| len.abs_diff(given.len() / back.len()) < 1_000), "{lens:?}");
+            for rows in &mut back {
+                rows.sort_unstable_by_key(Row::order);
+            }
+            let mut expected = given.clone();
+            expected.sort_unstable_by_key(Row::order);
+            assert_eq!(back.concat(), expected);
+        }
+        assert!(unpack(&[0; ROW_LEN + 1], &mut Vec::new()).is_err());
+        assert_eq!(bounds(Vec::new(), 100 * ROWS_PER_RANGE), [0; 0]);
     }
 
     #[test]

@@ -263,10 +263,6 @@ impl Table {
     pub(super) fn lists(&self, name: &str) -> Result<Vec<Vec<i64>>> {
         self.column::<Int64Type>(name).map(Column::lists)
     }
-
-    pub(super) fn metadata(&self) -> &parquet::file::metadata::ParquetMetaData {
-        self.reader.metadata()
-    }
 }
 
 /// The error of a file that is not what it should be.
