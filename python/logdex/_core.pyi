@@ -22,8 +22,9 @@ _Keys: TypeAlias = _ArrowArray | Sequence[str | bytes | None]
 _Ints: TypeAlias = _ArrowArray | Sequence[int | None]
 _Times: TypeAlias = _ArrowArray | Sequence[Time | None]
 _FileFacts: TypeAlias = tuple[
-    int, tuple[int, int], tuple[int, int], tuple[int, int], Sequence[tuple[int, int]], Sequence[int]
+    int, Sequence[int], tuple[int, int], tuple[int, int], tuple[int, int], Sequence[tuple[int, int]]
 ]
+_SegmentFacts: TypeAlias = tuple[bytes, Sequence[int]]
 
 __all__ = [
     "CODECS",
@@ -51,6 +52,7 @@ __all__ = [
     "MessageReader",
     "Meter",
     "OffsetIndex",
+    "PackedSegment",
     "PlannedLog",
     "PreparedFile",
     "ProducerState",
@@ -97,6 +99,7 @@ __all__ = [
     "delete_remote",
     "delivered_levels",
     "describe_index_file",
+    "describe_segment",
     "directory_stamp",
     "dispatched_end",
     "distinct",
@@ -204,7 +207,16 @@ def finding_kinds() -> list[str]: ...
 def sealed_directory(out: _Path) -> Path: ...
 def describe_index_file(log: CommitLog, file: IndexFile) -> tuple[_FileFacts | None, Report]: ...
 def packed_rows(log: CommitLog, file: IndexFile, position: int, limit: int, bounds: Sequence[int]) -> RecordBatch: ...
-def write_packed_keys(directory: _Path, name: str, attempt: int, batches: Iterable[Any]) -> list[bytes]: ...
+def write_packed_keys(
+    directory: _Path,
+    name: str,
+    attempt: int,
+    batches: Iterable[Any],
+    partitions: Sequence[tuple[str, int]] | None = None,
+) -> list[bytes]: ...
+def describe_segment(
+    partition: tuple[str, int], segment: LogSegment, following: LogSegment | None = None, header: str | None = None
+) -> tuple[_SegmentFacts | None, Report]: ...
 
 @final
 class StoreSealing:
@@ -258,7 +270,27 @@ class LogSealing:
         cls, log_dir: _Path, directory: _Path, partitions: Sequence[tuple[str, int]], header: str | None = None
     ) -> LogSealing: ...
     def add_segment(self, partition: tuple[str, int], segment: LogSegment, following: LogSegment | None) -> None: ...
+    @property
+    def partitions(self) -> list[tuple[str, int]]: ...
+    def add_facts(self, facts: _SegmentFacts) -> None: ...
+    def bounds(self) -> list[int]: ...
     def finish(self) -> Report: ...
+    def finish_with(self, written: Sequence[bytes]) -> Report: ...
+    def discard(self, name: str) -> None: ...
+
+@final
+class PackedSegment:
+    def __new__(
+        cls,
+        partition: tuple[str, int],
+        part: int,
+        segment: LogSegment,
+        bounds: Sequence[int],
+        following: LogSegment | None = None,
+        header: str | None = None,
+    ) -> PackedSegment: ...
+    def __iter__(self) -> PackedSegment: ...
+    def __next__(self) -> RecordBatch: ...
 
 @final
 class SealedLogs:

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
+use bytes::Bytes;
 
 use super::format::names::{base_offset, topic_partition};
 use super::read::key_entries::key_entries;
@@ -19,13 +20,17 @@ use super::read::segment::Segment;
 use super::read::segment_range::SegmentRange;
 use super::read::segment_reader::{OnError, SegmentReader};
 use crate::error::{Error, Result};
-use crate::hash_index::sealed::{self, Catalog, Layout, Row, Rows, SealedKeys, StoreFile, place};
+use crate::hash_index::sealed::{
+    self, Catalog, KeysFile, Layout, Packed, Packer, Row, Rows, Sample, SealedKeys, StoreFile, place,
+};
 use crate::hash_index::{KeyColumn, Keys, Topics};
 use crate::report::{Finding, Kind, Report};
 use crate::time_range::TimeRange;
 
 /// Records that are read together.
 const BATCH_ROWS: usize = 65_536;
+/// Rows that are packed together.
+const ROWS_A_BATCH: usize = 1 << 20;
 /// Threads that sort and encode.
 const THREADS: usize = 2;
 /// The kind of a `.log` file in the catalog.
@@ -50,6 +55,7 @@ pub struct LogSealing {
     partitions: Vec<Partition>,
     header: Option<String>,
     rows: Rows,
+    sample: Sample,
     report: Report,
 }
 
@@ -67,7 +73,8 @@ impl LogSealing {
         partitions.sort();
         let files = place::list_store(log_dir, directory, kind_of)?;
         let rows = place::no_rows(directory)?;
-        Ok(Self { directory: directory.to_owned(), files, partitions, header, rows, report: Report::default() })
+        let (sample, report) = (Sample::default(), Report::default());
+        Ok(Self { directory: directory.to_owned(), files, partitions, header, rows, sample, report })
     }
 
     /// Adds the keys of a segment, whose records end where the next segment begins. If reading it passes over anything, the
@@ -81,51 +88,80 @@ impl LogSealing {
         segment: &Arc<Segment>,
         next: Option<&Arc<Segment>>,
     ) -> Result<()> {
-        let Some(part) = self.partitions.iter().position(|each| each == partition) else {
-            return Err(Error::InvalidArgument(format!("no partition {}-{} to seal", partition.0, partition.1)));
-        };
-        let part = u32::try_from(part).unwrap_or(u32::MAX);
-        let mut known = RowFacts::default();
+        let part = self.part(partition)?;
         let rows = &mut self.rows;
-        let read = for_each_row(partition, part, segment, next, self.header.as_deref(), |block| {
-            known.note(block);
-            rows.push(block)
-        })?;
-        if !read.damage.is_empty() {
-            self.rows.drop_new();
-            self.report.findings.extend(read.damage);
-            self.report.count("segments_not_sealed", 1);
-            return Ok(());
+        let (facts, report) =
+            facts_of(partition, part, segment, next, self.header.as_deref(), |block| rows.push(block))?;
+        self.report.add(report);
+        match facts {
+            Some(facts) => {
+                self.rows.keep();
+                self.add_facts(facts);
+            }
+            None => self.rows.drop_new(),
         }
-        self.rows.keep();
-        let end = next.map_or_else(|| segment.next_offset(), |next| Ok(next.base_offset()))?;
-        let name = name_of(partition, segment);
-        let kind = if read.is_unfinished { UNFINISHED } else { SEGMENT };
-        if let Some((_, file)) = self.files.iter_mut().find(|(_, file)| file.path == name) {
-            // What was read, not what was listed: a broker may have appended between.
-            *file = StoreFile {
-                first_offset: Some(segment.base_offset()),
-                last_offset: known.last_offset,
-                end_offset: Some(end),
-                first_timestamp: known.first_timestamp,
-                last_timestamp: known.last_timestamp,
-                entries: Some(known.entries),
-                ..StoreFile::new(&name, kind, segment.status())
-            };
-        }
-        self.report.count("segments", 1);
-        self.report.count("entries", known.entries.unsigned_abs());
         Ok(())
+    }
+
+    /// The number of a partition in packed rows.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it is not to be sealed.
+    pub fn part(&self, partition: &Partition) -> Result<u32> {
+        let part = self.partitions.iter().position(|each| each == partition).and_then(|part| u32::try_from(part).ok());
+        part.ok_or_else(|| Error::InvalidArgument(format!("no partition {}-{} to seal", partition.0, partition.1)))
+    }
+
+    /// Adds what is known of a segment that is whole, and whose rows another process sorts.
+    pub fn add_facts(&mut self, facts: SegmentFacts) {
+        self.report.count("segments", 1);
+        self.report.count("entries", facts.sample.rows);
+        self.sample.add(facts.sample);
+        if let Some((_, file)) = self.files.iter_mut().find(|(_, file)| file.path == facts.file.path) {
+            *file = facts.file;
+        }
+    }
+
+    /// The partitions, by their numbers.
+    pub fn partitions(&self) -> &[Partition] {
+        &self.partitions
+    }
+
+    /// The first hashes of the ranges into which other processes sort the rows, but for the first range.
+    pub fn bounds(&self) -> Vec<i32> {
+        self.sample.bounds()
+    }
+
+    /// Deletes the files of keys of a job that failed, whose names begin with `name`.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn discard(&self, name: &str) -> Result<()> {
+        place::discard(&self.directory, name)
     }
 
     /// Writes the sealed index. Segments that changed while they were read are not sealed.
     ///
     /// # Errors
     /// The system's error, with the path.
-    pub fn finish(self) -> Result<Report> {
-        let Self { directory, files: listed, partitions, header, rows, mut report } = self;
-        let layout = Layout::Partitions(partitions);
-        let keys = place::write_keys(&directory, &place::name_of_now(), &layout, rows, THREADS)?;
+    pub fn finish(mut self) -> Result<Report> {
+        let rows = std::mem::replace(&mut self.rows, Rows::new(&self.directory));
+        let layout = Layout::Partitions(self.partitions.clone());
+        let keys = place::write_keys(&self.directory, &place::name_of_now(), &layout, rows, THREADS)?;
+        self.publish(keys)
+    }
+
+    /// Writes the catalog of files of keys that other processes wrote, as [`place::write_packed`] described them.
+    ///
+    /// # Errors
+    /// As [`Self::finish`]; `Corrupt` if rows are missing.
+    pub fn finish_with(self, written: Vec<Bytes>) -> Result<Report> {
+        let keys = place::described(&self.directory, written, self.sample.rows)?;
+        self.publish(keys)
+    }
+
+    fn publish(self, keys: Vec<KeysFile>) -> Result<Report> {
+        let Self { directory, files: listed, partitions, header, mut report, .. } = self;
         let mut files = Vec::new();
         for (path, mut file) in listed {
             if file.entries.is_some() && !file.is_still_at(&path)? {
@@ -139,15 +175,137 @@ impl LogSealing {
         let bytes: i64 = keys.iter().map(|file| file.size).sum();
         report.count("key_bytes", u64::try_from(bytes).unwrap_or(0));
         let notes = header.map(|header| (HEADER.to_owned(), header)).into_iter().collect();
-        place::publish(&directory, &Catalog { layout, files, keys, notes })?;
+        place::publish(&directory, &Catalog { layout: Layout::Partitions(partitions), files, keys, notes })?;
         Ok(report)
+    }
+}
+
+/// What a catalog and a plan need of a segment that is whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentFacts {
+    /// The segment in the catalog, as it was read: a broker may have appended to what was listed.
+    pub file: StoreFile,
+    /// Its rows, and hashes of some.
+    pub sample: Sample,
+}
+
+impl SegmentFacts {
+    /// For another process.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it cannot be encoded.
+    pub fn encode(self) -> Result<(Vec<u8>, Vec<i32>)> {
+        let (layout, files) = (Layout::OneLog, vec![self.file]);
+        let catalog = Catalog { layout, files, keys: Vec::new(), notes: BTreeMap::new() };
+        Ok((catalog.encode()?, self.sample.hashes))
+    }
+
+    /// Of another process.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub fn decode(directory: &Path, (file, hashes): (Vec<u8>, Vec<i32>)) -> Result<Self> {
+        let file = Catalog::decode(directory, file.into())?.files.pop();
+        let file = file.ok_or_else(|| Error::corrupt(directory, 0, "a segment", "none"))?;
+        let rows = file.entries.and_then(|entries| u64::try_from(entries).ok()).unwrap_or(0);
+        Ok(Self { file, sample: Sample { rows, hashes } })
+    }
+}
+
+/// Reads a segment whose records end where the next segment begins. Without facts it cannot be sealed, and the report says why.
+///
+/// # Errors
+/// The system's error, with the path.
+pub fn describe_segment(
+    partition: &Partition,
+    segment: &Arc<Segment>,
+    next: Option<&Arc<Segment>>,
+    header: Option<&str>,
+) -> Result<(Option<SegmentFacts>, Report)> {
+    facts_of(partition, 0, segment, next, header, |_| Ok(()))
+}
+
+fn facts_of(
+    partition: &Partition,
+    part: u32,
+    segment: &Arc<Segment>,
+    next: Option<&Arc<Segment>>,
+    header: Option<&str>,
+    mut take: impl FnMut(&[Row]) -> Result<()>,
+) -> Result<(Option<SegmentFacts>, Report)> {
+    let (mut known, mut sample, mut report) = (RowFacts::default(), Sample::default(), Report::default());
+    let read = for_each_row(partition, part, segment, next, header, |block| {
+        known.note(block);
+        sample.note(block);
+        take(block)
+    })?;
+    if !read.damage.is_empty() {
+        report.findings.extend(read.damage);
+        report.count("segments_not_sealed", 1);
+        return Ok((None, report));
+    }
+    let end = next.map_or_else(|| segment.next_offset(), |next| Ok(next.base_offset()))?;
+    let kind = if read.is_unfinished { UNFINISHED } else { SEGMENT };
+    let file = StoreFile {
+        first_offset: Some(segment.base_offset()),
+        last_offset: known.last_offset,
+        end_offset: Some(end),
+        first_timestamp: known.first_timestamp,
+        last_timestamp: known.last_timestamp,
+        entries: Some(i64::try_from(sample.rows).unwrap_or(i64::MAX)),
+        ..StoreFile::new(&name_of(partition, segment), kind, segment.status())
+    };
+    Ok((Some(SegmentFacts { file, sample }), report))
+}
+
+/// The rows of a segment that is whole, packed by ranges of their hashes: see [`Packer`].
+#[derive(Debug)]
+pub struct PackedSegment {
+    reader: SegmentReader,
+    partition: Partition,
+    part: u32,
+    header: Option<String>,
+    bounds: Vec<i32>,
+}
+
+impl PackedSegment {
+    /// Prepares to read a segment whose records end where the next segment begins. `part` is the number of its partition.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn open(
+        partition: Partition,
+        part: u32,
+        segment: &Arc<Segment>,
+        next: Option<&Arc<Segment>>,
+        header: Option<String>,
+        bounds: Vec<i32>,
+    ) -> Result<Self> {
+        let reader = reader_of(&partition, segment, next, header.as_deref())?;
+        Ok(Self { reader, partition, part, header, bounds })
+    }
+
+    /// Returns the next rows; `None` at the end.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn next_rows(&mut self) -> Result<Option<Vec<Packed>>> {
+        let mut packer = Packer::new(&self.bounds);
+        let mut count = 0;
+        while count < ROWS_A_BATCH
+            && let Some(records) = self.reader.next_batch()?
+        {
+            let rows = rows_of(&self.partition, self.part, &records, self.header.as_deref())?;
+            packer.push(&rows);
+            count += rows.len().max(1);
+        }
+        Ok((count > 0).then(|| packer.finish()))
     }
 }
 
 /// What is known of the rows of a segment.
 #[derive(Debug, Default)]
 struct RowFacts {
-    entries: i64,
     last_offset: Option<i64>,
     first_timestamp: Option<i64>,
     last_timestamp: Option<i64>,
@@ -155,7 +313,6 @@ struct RowFacts {
 
 impl RowFacts {
     fn note(&mut self, rows: &[Row]) {
-        self.entries += i64::try_from(rows.len()).unwrap_or(0);
         self.first_timestamp = self.first_timestamp.or(rows.first().map(|row| row.time));
         if let Some(last) = rows.last() {
             (self.last_offset, self.last_timestamp) = (Some(last.offset), Some(last.time));
@@ -214,6 +371,21 @@ fn for_each_row(
     header: Option<&str>,
     mut take: impl FnMut(&[Row]) -> Result<()>,
 ) -> Result<PassedOver> {
+    let mut reader = reader_of(partition, segment, next, header)?;
+    while let Some(records) = reader.next_batch()? {
+        take(&rows_of(partition, part, &records, header)?)?;
+    }
+    let damage = reader.damage().to_vec();
+    let is_unfinished = reader.findings().len() > damage.len();
+    Ok(PassedOver { damage, is_unfinished })
+}
+
+fn reader_of(
+    partition: &Partition,
+    segment: &Arc<Segment>,
+    next: Option<&Arc<Segment>>,
+    header: Option<&str>,
+) -> Result<SegmentReader> {
     let mut columns = vec![Column::Topic, Column::Key, Column::Offset, Column::Timestamp];
     columns.extend(header.map(|_| Column::Headers));
     let scan = RecordScan {
@@ -236,13 +408,7 @@ fn for_each_row(
     // Nothing of the next segment is read. A reader that knows of it takes an unfinished end before it for damage.
     let nothing = |next| SegmentRange { begin_position: Some(0), end_position: Some(0), ..owner(next) };
     ranges.extend(next.map(nothing));
-    let mut reader = SegmentReader::records(ranges, scan)?;
-    while let Some(records) = reader.next_batch()? {
-        take(&rows_of(partition, part, &records, header)?)?;
-    }
-    let damage = reader.damage().to_vec();
-    let is_unfinished = reader.findings().len() > damage.len();
-    Ok(PassedOver { damage, is_unfinished })
+    SegmentReader::records(ranges, scan)
 }
 
 /// The rows of a batch of records: one for each key, and one for each value of the header.

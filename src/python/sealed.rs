@@ -22,7 +22,7 @@ use super::location::{self, PyPath};
 use super::report;
 use super::time;
 use crate::hash_index::IndexFile;
-use crate::hash_index::sealed::{Layout, Row, place, unpack};
+use crate::hash_index::sealed::{Layout, Packed, Row, Sample, place, unpack};
 use crate::rocketmq::seal::{self, FileFacts, SealedStore, Sealing, Standing};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -92,8 +92,8 @@ impl PyStoreSealing {
 
     /// Add what `describe_index_file` returned of an index file, whose rows other processes sort.
     fn add_facts(&self, #[pyo3(from_py_with = location::path)] path: PathBuf, facts: PyFacts) -> PyResult<()> {
-        let (entries, offsets, timestamps, geometry, last_of_file, hashes) = facts;
-        let facts = FileFacts { entries, offsets, timestamps, geometry, last_of_file, hashes };
+        let (rows, hashes, offsets, timestamps, geometry, last_of_file) = facts;
+        let facts = FileFacts { sample: Sample { rows, hashes }, offsets, timestamps, geometry, last_of_file };
         self.with(|sealing| sealing.as_mut().map(|sealing| sealing.add_facts(&path, facts)))
     }
 
@@ -162,7 +162,7 @@ impl PyStoreSealing {
 }
 
 /// What a catalog needs of an index file: see [`FileFacts`].
-type PyFacts = (u64, (i64, i64), (i64, i64), (u32, u32), Vec<(u64, i64)>, Vec<i32>);
+type PyFacts = (u64, Vec<i32>, (i64, i64), (i64, i64), (u32, u32), Vec<(u64, i64)>);
 
 /// Read and check an index file, for `StoreSealing.add_facts` in another process.
 ///
@@ -184,7 +184,8 @@ fn describe_index_file<'py>(
     let (log, file) = (log.inner()?, file.inner()?);
     let (facts, found) = py.detach(|| seal::describe_index_file(&log, &file))?;
     let facts = facts.map(|facts| {
-        (facts.entries, facts.offsets, facts.timestamps, facts.geometry, facts.last_of_file, facts.hashes)
+        let Sample { rows, hashes } = facts.sample;
+        (rows, hashes, facts.offsets, facts.timestamps, facts.geometry, facts.last_of_file)
     });
     Ok((facts, report::report(py, &found)?))
 }
@@ -213,7 +214,11 @@ fn packed_rows<'py>(
     bounds: Vec<i32>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (log, file) = (log.inner()?, file.inner()?);
-    let packed = py.detach(|| seal::packed_rows_of(&log, &file, position, limit, &bounds))?;
+    packed_batch(py, &py.detach(|| seal::packed_rows_of(&log, &file, position, limit, &bounds))?)
+}
+
+/// An Arrow record batch of range (int32) and rows (binary).
+pub(super) fn packed_batch<'py>(py: Python<'py>, packed: &[Packed]) -> PyResult<Bound<'py, PyAny>> {
     let columns: [(&str, ArrayRef); 2] = [
         ("range", Arc::new(Int32Array::from_iter_values(packed.iter().map(|(range, _)| *range)))),
         ("rows", Arc::new(BinaryArray::from_iter_values(packed.iter().map(|(_, rows)| rows)))),
@@ -222,34 +227,38 @@ fn packed_rows<'py>(
     PyRecordBatch::new(batch.map_err(|e| PyValueError::new_err(e.to_string()))?).into_arro3(py)
 }
 
-/// Write packed rows of a store as files of keys, one for each range.
+/// Write packed rows as files of keys, one for each range.
 ///
 /// Args:
 ///     directory: The directory of the sealed index, `_logdex`.
 ///     name: How the names of the files begin.
 ///     attempt: How they end, so that two attempts of a task write different files.
 ///     batches: An iterator of Arrow record batches, as `packed_rows` returns them. The rows have to fit in memory.
+///     partitions: Of a Kafka log directory: the partitions of `LogSealing`.
 ///
 /// Returns:
-///     The description of each file, for `StoreSealing.finish_with`.
+///     The description of each file, for `finish_with`.
 ///
 /// Raises:
 ///     ValueError: Another column.
 ///     OSError: The system refuses.
 #[pyfunction]
+#[pyo3(signature = (directory, name, attempt, batches, partitions=None))]
 fn write_packed_keys<'py>(
     py: Python<'py>,
     #[pyo3(from_py_with = location::path)] directory: PathBuf,
     name: &str,
     attempt: i64,
     batches: &Bound<'_, PyAny>,
+    partitions: Option<Vec<(String, i32)>>,
 ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
     let mut ranges = BTreeMap::new();
     for batch in batches.try_iter()? {
         let batch: PyRecordBatch = batch?.extract()?;
         py.detach(|| unpack_rows(&batch.into_inner(), &mut ranges))?;
     }
-    let written = py.detach(|| place::write_packed(&directory, name, attempt, &Layout::OneLog, ranges))?;
+    let layout = partitions.map_or(Layout::OneLog, Layout::Partitions);
+    let written = py.detach(|| place::write_packed(&directory, name, attempt, &layout, ranges))?;
     Ok(written.iter().map(|bytes| PyBytes::new(py, bytes)).collect())
 }
 

@@ -13,10 +13,10 @@ use super::commit_log::{CommitLog, HeadTimes, KnownEnd};
 use super::index_recovery::{holds_tags, is_indexed};
 use crate::error::{Error, Result, shown};
 use crate::hash_index::sealed::{
-    self, Catalog, KeysFile, Layout, NO_TIME, Packer, Row, Rows, SealedKeys, StoreFile, place,
+    self, Catalog, KeysFile, Layout, NO_TIME, Packed, Packer, Row, Rows, Sample, SealedKeys, StoreFile, place,
 };
 use crate::hash_index::{Entry, Hits, IndexFile};
-use crate::io::remote::{forget_listings, is_remote};
+use crate::io::remote::is_remote;
 use crate::io::storage::{self, Kind as FileKind};
 use crate::report::{Kind, Report};
 use crate::time_range::TimeRange;
@@ -45,9 +45,7 @@ pub struct Sealing {
     notes: BTreeMap<String, String>,
     /// By the start of each log file: the last message that an entry leads to.
     last_of_file: BTreeMap<u64, i64>,
-    /// Hashes of some entries, of the files whose rows other processes sort.
-    hashes: Vec<i32>,
-    entries: u64,
+    sample: Sample,
     report: Report,
 }
 
@@ -74,8 +72,7 @@ impl Sealing {
             rows,
             notes: BTreeMap::new(),
             last_of_file,
-            hashes: Vec::new(),
-            entries: 0,
+            sample: Sample::default(),
             report,
         })
     }
@@ -110,19 +107,18 @@ impl Sealing {
             self.notes.insert((*name).to_owned(), number.to_string());
         }
         if let Some((_, listed)) = self.files.iter_mut().find(|(listed, _)| listed == path) {
-            listed.entries = Some(i64::try_from(facts.entries).unwrap_or(i64::MAX));
+            listed.entries = Some(i64::try_from(facts.sample.rows).unwrap_or(i64::MAX));
             (listed.first_offset, listed.last_offset) = (Some(facts.offsets.0), Some(facts.offsets.1));
             (listed.first_timestamp, listed.last_timestamp) = (Some(facts.timestamps.0), Some(facts.timestamps.1));
         }
         self.report.count("index_files", 1);
-        self.report.count("entries", facts.entries);
-        self.entries += facts.entries;
-        self.hashes.extend(facts.hashes);
+        self.report.count("entries", facts.sample.rows);
+        self.sample.add(facts.sample);
     }
 
     /// The first hashes of the ranges into which other processes sort the rows, but for the first range.
     pub fn bounds(&self) -> Vec<i32> {
-        sealed::bounds(self.hashes.clone(), self.entries)
+        self.sample.bounds()
     }
 
     /// Deletes the files of keys of a job that failed, whose names begin with `name`.
@@ -148,14 +144,7 @@ impl Sealing {
     /// # Errors
     /// As [`Self::finish`]; `Corrupt` if rows are missing.
     pub fn finish_with(self, log: &CommitLog, index: &[Arc<IndexFile>], written: Vec<Bytes>) -> Result<Report> {
-        let keys = place::described(&self.directory, written)?;
-        let found: u64 = keys.iter().flat_map(|file| &file.groups).map(|group| u64::from(group.rows)).sum();
-        let expected: i64 = self.files.iter().filter_map(|(_, file)| file.entries).sum();
-        if u64::try_from(expected).ok() != Some(found) {
-            return Err(Error::corrupt(&self.directory, 0, format!("{expected} rows"), found.to_string()));
-        }
-        // Other processes wrote what is there.
-        forget_listings();
+        let keys = place::described(&self.directory, written, self.sample.rows)?;
         self.publish(log, index, keys)
     }
 
@@ -251,8 +240,8 @@ impl Sealing {
 /// What a catalog and a plan need of an index file that is whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileFacts {
-    /// Entries of the file.
-    pub entries: u64,
+    /// Its entries, and hashes of some.
+    pub sample: Sample,
     /// Offsets of its header: of the first and the last message.
     pub offsets: (i64, i64),
     /// Times of its header, in ms.
@@ -261,12 +250,7 @@ pub struct FileFacts {
     pub geometry: (u32, u32),
     /// By the start of each log file: the last message that an entry leads to.
     pub last_of_file: Vec<(u64, i64)>,
-    /// The hash of each 16,381st entry, from which the ranges of a parallel sort are made.
-    pub hashes: Vec<i32>,
 }
-
-/// Entries of which one is a sample. A prime: keys of several kinds take turns in an index file.
-const SAMPLE: usize = 16_381;
 
 /// Reads and checks an index file. Without facts it cannot be sealed, and the report says why.
 ///
@@ -286,21 +270,18 @@ fn facts_of(
 ) -> Result<(Option<FileFacts>, Report)> {
     let mut last_of_file: BTreeMap<u64, i64> = starts.iter().map(|start| (*start, -1)).collect();
     let mut facts = FileFacts::default();
-    let mut seen = 0;
     let (read, verified) = std::thread::scope(|scope| {
         let check = scope.spawn(|| file.verify());
         let read = for_each_row(log, file, times, |block| {
             for row in block {
                 note_last(&mut last_of_file, row.offset);
             }
-            let next_sample = (SAMPLE - seen % SAMPLE) % SAMPLE;
-            facts.hashes.extend(block.iter().skip(next_sample).step_by(SAMPLE).map(|row| row.key_hash));
-            seen += block.len();
+            facts.sample.note(block);
             take(block)
         });
         (read, check.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
-    let (entries, is_ordered) = read?;
+    let is_ordered = read?;
     let verified = verified?;
     let header = file.header()?;
     let mut report = Report::default();
@@ -310,7 +291,6 @@ fn facts_of(
         let expected = format!("entries between offsets {} and {}", header.begin_phy_offset, header.end_phy_offset);
         report.find(file.path(), 0, Kind::SealedFile, expected, "an entry outside: not sealed");
     } else {
-        facts.entries = entries;
         facts.offsets = (header.begin_phy_offset, header.end_phy_offset);
         facts.timestamps = (header.begin_timestamp, header.end_timestamp);
         facts.geometry = (file.geometry().hash_slots(), file.geometry().max_entries());
@@ -349,7 +329,7 @@ pub fn packed_rows_of(
     position: u32,
     limit: u32,
     bounds: &[i32],
-) -> Result<Vec<(i32, Vec<u8>)>> {
+) -> Result<Vec<Packed>> {
     let (seconds, mut times) = (file.seconds()?, HeadTimes::new(log)?);
     let mut packer = Packer::new(bounds);
     let end = position.saturating_add(limit);
@@ -366,7 +346,7 @@ pub fn packed_rows_of(
     Ok(packer.finish())
 }
 
-/// Calls `take` with the rows of an index file, in blocks. Returns their number, and whether all are between the header's offsets.
+/// Calls `take` with the rows of an index file, in blocks. Returns whether all are between the header's offsets.
 ///
 /// # Errors
 /// The system's error, with the path; those of `take`.
@@ -375,15 +355,15 @@ fn for_each_row(
     file: &IndexFile,
     source: Times,
     mut take: impl FnMut(&[Row]) -> Result<()>,
-) -> Result<(u64, bool)> {
+) -> Result<bool> {
     let (header, seconds) = (file.header()?, file.seconds()?);
     let seconds = |position, difference| if source == Times::OfBoth { seconds(position, difference) } else { None };
     let mut times = HeadTimes::new(log)?;
-    let (mut position, mut is_ordered, mut count) = (1, true, 0);
+    let (mut position, mut is_ordered) = (1, true);
     loop {
         let entries = file.read_entries(position, BLOCK)?;
         if entries.is_empty() {
-            return Ok((count, is_ordered));
+            return Ok(is_ordered);
         }
         let mut rows = Vec::with_capacity(entries.len());
         for (entry, position) in entries.iter().zip(position..) {
@@ -394,7 +374,6 @@ fn for_each_row(
             });
         }
         take(&rows)?;
-        count += rows.len() as u64;
         position += u32::try_from(entries.len()).unwrap_or(u32::MAX);
     }
 }

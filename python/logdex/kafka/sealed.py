@@ -21,7 +21,7 @@ from logdex.kafka.files import MAX_OFFSET
 from logdex.report import Report, merge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from logdex._core import LogSegment
@@ -133,24 +133,32 @@ def seal(
     progress: Progress | None,
 ) -> Report:
     """Seal a log directory; see `LogDir.seal`."""
-    directory = _target(log_dir, out)
-    sealing = LogSealing(log_dir, directory, [(log.topic, log.partition) for log in logs], header)
-    planned = [(log, log.segments) for log in logs]
-    total, done = sum(segment.size for _, segments in planned for segment in segments), 0
-    missing = []
-    for log, segments in planned:
-        missing += log.missing_segments()
+    sealing = LogSealing(log_dir, sealing_target(log_dir, out), [(log.topic, log.partition) for log in logs], header)
+    planned = list(planned_segments(logs))
+    total, done = sum(segment.size for _, segment, _ in planned), 0
+    for partition, segment, following in planned:
+        sealing.add_segment(partition, segment, following)
+        done += segment.size
+        if progress is not None:
+            progress(done, total)
+    return merge([sealing.finish(), missing_segments(logs)])
+
+
+def planned_segments(logs: Sequence[Log]) -> Iterator[tuple[tuple[str, int], LogSegment, LogSegment | None]]:
+    """Return each segment with its partition and the segment that follows, where its records end."""
+    for log in logs:
+        segments = log.segments
         following: Iterable[LogSegment | None] = chain(segments[1:], [None])
-        for segment, after in zip(segments, following, strict=False):
-            sealing.add_segment((log.topic, log.partition), segment, after)
-            done += segment.size
-            if progress is not None:
-                progress(done, total)
-    return merge([sealing.finish(), Report(missing)])
+        yield from (((log.topic, log.partition), *pair) for pair in zip(segments, following, strict=False))
 
 
-def _target(log_dir: Path, out: str | os.PathLike[str] | None) -> Path:
-    """Return where the sealed index goes.
+def missing_segments(logs: Sequence[Log]) -> Report:
+    """Report the segments that are missing between others."""
+    return Report([finding for log in logs for finding in log.missing_segments()])
+
+
+def sealing_target(log_dir: Path, out: str | os.PathLike[str] | None) -> Path:
+    """Return the directory of a new sealed index.
 
     No local directory of a broker: the name of a directory in it must be that of a partition, else the broker does not start.
     Source: LogManager#loadLogs, UnifiedLog#parseTopicPartitionName.

@@ -20,4 +20,4 @@ mod table;
 pub use catalog::{Catalog, KeysFile, StoreFile};
 pub use keys_file::{Group, Layout};
 pub use lookup::{SealedKeys, Selected};
-pub use rows::{NO_TIME, Packer, Row, Rows, bounds, unpack};
+pub use rows::{NO_TIME, Packed, Packer, Row, Rows, Sample, unpack};

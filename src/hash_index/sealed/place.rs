@@ -146,16 +146,22 @@ pub fn write_packed(
     ranges.into_iter().map(write).collect()
 }
 
-/// Reads what [`write_packed`] returned, in all tasks of a job.
+/// Reads what [`write_packed`] returned in all processes, which wrote so many rows.
 ///
 /// # Errors
-/// `Corrupt`.
-pub fn described(directory: &Path, written: Vec<Bytes>) -> Result<Vec<KeysFile>> {
+/// `Corrupt` if rows are missing.
+pub fn described(directory: &Path, written: Vec<Bytes>, expected: u64) -> Result<Vec<KeysFile>> {
     let mut files = Vec::new();
     for bytes in written {
         files.extend(Catalog::decode(&directory.join(CATALOG), bytes)?.keys);
     }
     files.sort_by_key(|file| file.groups.first().map(|group| group.first_key_hash));
+    let found: u64 = files.iter().flat_map(|file| &file.groups).map(|group| u64::from(group.rows)).sum();
+    if expected != found {
+        return Err(Error::corrupt(directory, 0, format!("{expected} rows"), found.to_string()));
+    }
+    // This process may know an older list of the directory.
+    forget_listings();
     Ok(files)
 }
 

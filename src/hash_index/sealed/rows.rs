@@ -28,6 +28,8 @@ const ROW_LEN: usize = 24;
 
 /// Rows of a range that one task of a parallel sort has in memory, if the hashes are spread as their sample is.
 const ROWS_PER_RANGE: u64 = 2 << 20;
+/// Rows of which one is in a sample. A prime: keys of several kinds take turns in an index file.
+const SAMPLE: usize = 16_381;
 /// Bytes of packed rows after which a piece begins: Spark passes up to ten thousand pieces on together, which is below 2 GiB.
 const MOST_PACKED: usize = 5_000 * ROW_LEN;
 
@@ -298,13 +300,16 @@ fn read_back(source: &PlainFile, parts: &[(u64, usize)], rows: &mut Vec<Row>) ->
     Ok(())
 }
 
+/// Packed rows, and the number of their range.
+pub type Packed = (i32, Vec<u8>);
+
 /// Packs rows by ranges of their hashes, for a sort by several processes.
 #[derive(Debug)]
 pub struct Packer<'a> {
     /// The first hash of each range but the first, ascending.
     bounds: &'a [i32],
     pending: Vec<Vec<u8>>,
-    packed: Vec<(i32, Vec<u8>)>,
+    packed: Vec<Packed>,
 }
 
 impl<'a> Packer<'a> {
@@ -326,7 +331,7 @@ impl<'a> Packer<'a> {
     }
 
     /// Returns the rows in pieces, each with the number of its range.
-    pub fn finish(mut self) -> Vec<(i32, Vec<u8>)> {
+    pub fn finish(mut self) -> Vec<Packed> {
         let rest = (0..).zip(self.pending).filter(|(_, rows)| !rows.is_empty());
         self.packed.extend(rest);
         self.packed
@@ -347,14 +352,41 @@ pub fn unpack(packed: &[u8], rows: &mut Vec<Row>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the bounds of as many ranges as are needed for some rows, of which these are hashes.
-pub fn bounds(mut hashes: Vec<i32>, rows: u64) -> Vec<i32> {
-    hashes.sort_unstable();
-    let ranges = usize::try_from(rows.div_ceil(ROWS_PER_RANGE)).unwrap_or(usize::MAX).clamp(1, hashes.len().max(1));
-    let mut bounds: Vec<i32> =
-        (1..ranges).filter_map(|number| hashes.get(number * hashes.len() / ranges).copied()).collect();
-    bounds.dedup();
-    bounds
+/// Hashes of some rows, from which the ranges of a sort by several processes are made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// Number of rows.
+    pub rows: u64,
+    /// The hash of each 16,381st row of each source.
+    pub hashes: Vec<i32>,
+}
+
+impl Sample {
+    /// Takes note of the next rows of a source.
+    pub fn note(&mut self, rows: &[Row]) {
+        let seen = usize::try_from(self.rows).unwrap_or(usize::MAX) % SAMPLE;
+        let next = if seen == 0 { 0 } else { SAMPLE - seen };
+        self.hashes.extend(rows.iter().skip(next).step_by(SAMPLE).map(|row| row.key_hash));
+        self.rows += rows.len() as u64;
+    }
+
+    /// Adds the sample of another source.
+    pub fn add(&mut self, other: Self) {
+        self.rows += other.rows;
+        self.hashes.extend(other.hashes);
+    }
+
+    /// The first hashes of as many ranges as are needed, but for the first range.
+    pub fn bounds(&self) -> Vec<i32> {
+        let mut hashes = self.hashes.clone();
+        hashes.sort_unstable();
+        let ranges = usize::try_from(self.rows.div_ceil(ROWS_PER_RANGE)).unwrap_or(usize::MAX);
+        let ranges = ranges.clamp(1, hashes.len().max(1));
+        let bound = |number: usize| hashes.get(number * hashes.len() / ranges).copied();
+        let mut bounds: Vec<i32> = (1..ranges).filter_map(bound).collect();
+        bounds.dedup();
+        bounds
+    }
 }
 
 /// Calls `differs` with each row that only one side has, and with true if it is the first side. A row of the first side without a
@@ -434,7 +466,8 @@ mod tests {
     fn packed_rows_come_back_by_ranges() {
         let given = some_rows(30_000);
         for ranges in [1, 4] {
-            let bounds = bounds(given.iter().step_by(7).map(|row| row.key_hash).collect(), ranges * ROWS_PER_RANGE);
+            let hashes = given.iter().step_by(7).map(|row| row.key_hash).collect();
+            let bounds = Sample { rows: ranges * ROWS_PER_RANGE, hashes }.bounds();
             assert_eq!(bounds.len() as u64, ranges - 1);
             let mut packer = Packer::new(&bounds);
             given.chunks(3_000).for_each(|part| packer.push(part));
@@ -453,7 +486,18 @@ mod tests {
             assert_eq!(back.concat(), expected);
         }
         assert!(unpack(&[0; ROW_LEN + 1], &mut Vec::new()).is_err());
-        assert_eq!(bounds(Vec::new(), 100 * ROWS_PER_RANGE), [0; 0]);
+    }
+
+    #[test]
+    fn a_sample_does_not_depend_on_the_blocks() {
+        let given = some_rows(50_000);
+        let expected: Vec<i32> = given.iter().step_by(SAMPLE).map(|row| row.key_hash).collect();
+        for len in [1_000, 16_381, 20_000, 50_000] {
+            let mut sample = Sample::default();
+            given.chunks(len).for_each(|block| sample.note(block));
+            assert_eq!(sample, Sample { rows: 50_000, hashes: expected.clone() });
+        }
+        assert_eq!(Sample { rows: 100 * ROWS_PER_RANGE, hashes: Vec::new() }.bounds(), [0; 0]);
     }
 
     #[test]

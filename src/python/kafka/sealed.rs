@@ -1,20 +1,24 @@
 //! `LogSealing` and `SealedLogs`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::super::location::{self, PyPath};
+use super::super::sealed::packed_batch;
 use super::super::{report, time};
 use super::segment::PyLogSegment;
 use crate::hash_index::key_hash_of_utf8;
 use crate::kafka::Segment;
-use crate::kafka::seal::{LogSealing, Offsets, Partition, SealedLogs};
+use crate::kafka::seal::{self, LogSealing, Offsets, PackedSegment, Partition, SealedLogs, SegmentFacts};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(describe_segment, m)?)?;
     m.add_class::<PyLogSealing>()?;
+    m.add_class::<PyPackedSegment>()?;
     m.add_class::<PySealedLogs>()
 }
 
@@ -84,6 +88,52 @@ impl PyLogSealing {
         Ok(py.detach(|| self.with(|sealing| sealing.as_mut().map(add)))??)
     }
 
+    /// The partitions, by their numbers in packed rows.
+    #[getter]
+    fn partitions(&self) -> PyResult<Vec<Partition>> {
+        self.with(|sealing| sealing.as_ref().map(|sealing| sealing.partitions().to_vec()))
+    }
+
+    /// Add what `describe_segment` returned of a segment, whose rows other processes sort.
+    ///
+    /// Raises:
+    ///     CorruptFileError: It is something else.
+    fn add_facts(&self, facts: PyFacts) -> PyResult<()> {
+        let facts = SegmentFacts::decode(Path::new("facts of a segment"), facts)?;
+        self.with(|sealing| sealing.as_mut().map(|sealing| sealing.add_facts(facts)))
+    }
+
+    /// Return the first hashes of the ranges into which other processes sort the rows, but for the first range.
+    fn bounds(&self) -> PyResult<Vec<i32>> {
+        self.with(|sealing| sealing.as_ref().map(LogSealing::bounds))
+    }
+
+    /// Write the catalog of files of keys that other processes wrote.
+    ///
+    /// Args:
+    ///     written: What `write_packed_keys` returned in all tasks.
+    ///
+    /// Returns:
+    ///     A report, as `finish`.
+    ///
+    /// Raises:
+    ///     CorruptFileError: Rows are missing.
+    ///     OSError: The system refuses.
+    fn finish_with<'py>(&self, py: Python<'py>, written: Vec<Vec<u8>>) -> PyResult<Bound<'py, PyAny>> {
+        let sealing = self.with(Option::take)?;
+        let written = written.into_iter().map(Bytes::from).collect();
+        let found = py.detach(|| sealing.finish_with(written))?;
+        report::report(py, &found)
+    }
+
+    /// Delete the files of keys of a job that failed, whose names begin with `name`.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    fn discard(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        Ok(py.detach(|| self.with(|sealing| sealing.as_ref().map(|sealing| sealing.discard(name))))??)
+    }
+
     /// Write the sealed index.
     ///
     /// Returns:
@@ -95,6 +145,82 @@ impl PyLogSealing {
         let sealing = self.with(Option::take)?;
         let found = py.detach(|| sealing.finish())?;
         report::report(py, &found)
+    }
+}
+
+/// What a catalog needs of a segment: see [`SegmentFacts::encode`].
+type PyFacts = (Vec<u8>, Vec<i32>);
+
+/// Read a segment, for `LogSealing.add_facts` in another process.
+///
+/// Args:
+///     partition: Topic and number.
+///     segment: The segment.
+///     following: The next one, where its records end.
+///     header: The name of a header whose values are sealed beside the keys.
+///
+/// Returns:
+///     Facts, or None if it cannot be sealed, and a report that says why.
+///
+/// Raises:
+///     OSError: The system refuses.
+#[pyfunction]
+#[pyo3(signature = (partition, segment, following=None, header=None))]
+fn describe_segment<'py>(
+    py: Python<'py>,
+    partition: Partition,
+    segment: &PyLogSegment,
+    following: Option<&PyLogSegment>,
+    header: Option<&str>,
+) -> PyResult<(Option<PyFacts>, Bound<'py, PyAny>)> {
+    let (segment, next) = (segment.inner()?, following.map(PyLogSegment::inner).transpose()?);
+    let (facts, found) = py.detach(|| seal::describe_segment(&partition, &segment, next.as_ref(), header))?;
+    Ok((facts.map(SegmentFacts::encode).transpose()?, report::report(py, &found)?))
+}
+
+/// The rows of a segment, packed by ranges of their hashes: an iterator of record batches, as `packed_rows` returns one.
+#[pyclass(name = "PackedSegment", module = "logdex._core", frozen)]
+struct PyPackedSegment {
+    rows: Mutex<PackedSegment>,
+}
+
+#[pymethods]
+impl PyPackedSegment {
+    /// Open a segment that is whole.
+    ///
+    /// Args:
+    ///     partition: Topic and number.
+    ///     part: The number of the partition in `LogSealing.partitions`.
+    ///     segment: The segment.
+    ///     bounds: The first hashes of all ranges but the first, ascending.
+    ///     following: The next segment, where its records end.
+    ///     header: The name of a header whose values are sealed beside the keys.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    #[new]
+    #[pyo3(signature = (partition, part, segment, bounds, following=None, header=None))]
+    fn new(
+        py: Python<'_>,
+        partition: Partition,
+        part: u32,
+        segment: &PyLogSegment,
+        bounds: Vec<i32>,
+        following: Option<&PyLogSegment>,
+        header: Option<String>,
+    ) -> PyResult<Self> {
+        let (segment, next) = (segment.inner()?, following.map(PyLogSegment::inner).transpose()?);
+        let rows = py.detach(|| PackedSegment::open(partition, part, &segment, next.as_ref(), header, bounds))?;
+        Ok(Self { rows: Mutex::new(rows) })
+    }
+
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let packed = py.detach(|| self.rows.lock().unwrap_or_else(PoisonError::into_inner).next_rows())?;
+        packed.map(|packed| packed_batch(py, &packed)).transpose()
     }
 }
 

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+import golden_kafka
 import object_store
 import store_answers
 from logdex import spark as ls
 from logdex._core import StoreSealing, forget_lists, list_remote, locate, read_file
+from logdex.kafka import LogDir
 from logdex.rocketmq import MessageStore
 
 if TYPE_CHECKING:
@@ -77,6 +79,29 @@ def test_the_index_may_be_in_a_bucket(
         assert sealed.verify().kinds.get("sealed-row") is None
     content = read_file(names[0])
     assert content == next((tmp_path / "local/_logdex/keys").iterdir()).read_bytes()
+
+
+@pytest.mark.parametrize("case", ["codecs", "damaged-crc"])
+def test_the_rows_of_kafka_are_those_of_a_local_seal(spark: SparkSession, tmp_path: Path, case: str) -> None:
+    root = golden_kafka.unpack(case, tmp_path / case)
+    pairs = [pair for row in golden_kafka.rows("codecs", "records") for pair in row["headers"] or []]
+    header = next(name for name, value in pairs if value)
+    with LogDir.open(root) as logs:
+        local = logs.seal(tmp_path / "local", header=header)
+    report = ls.seal(spark, str(root), str(tmp_path / "spark"), header=header)
+    assert report.findings == local.findings
+    assert report.checked == local.checked
+    made, expected = (store_answers.sealed_rows(tmp_path / place / "_logdex") for place in ("spark", "local"))
+    assert made.schema.equals(expected.schema)
+    assert made.to_pylist() == expected.to_pylist()
+    assert report.checked["entries"] > 0
+    with LogDir.open(root, sealed=tmp_path / "spark") as logs:
+        assert logs.verify().kinds.get("sealed-row") is None
+
+
+def test_a_header_is_kafkas(spark: SparkSession, store: Callable[[str], Path], tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="header='h': expected a Kafka log directory"):
+        ls.seal(spark, str(store("basic")), tmp_path, header="h")
 
 
 def test_a_job_that_fails_leaves_the_index_of_before(
