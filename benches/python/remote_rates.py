@@ -1,6 +1,7 @@
 """Count and time the requests of a first lookup in a store of 10 index files of the broker's size, 50 ms a request.
 
-    python benches/python/remote_rates.py [--files 10] [--finds 20] [--delay-ms 50] [--dir DIR]
+    python benches/python/remote_rates.py [--files 10] [--finds 20] [--delay-ms 50] [--dir DIR] [--sealed]
+    python benches/python/remote_rates.py --files 1000 --slots 10000 --entries 40000 --sealed
 
 Makes its own store in a temporary folder (5 GB): one file of the log with its queues, and full index files of 5,000,000 slots
 and 20,000,000 entries, of which the newest entries are those of the log; the others belong to messages that expired. A server of
@@ -16,7 +17,7 @@ opened and one key is found, as one, with nothing in memory. The rounds of reque
 
 Each entry of a chain says where the next one is, so n, the length of the longest chain, cannot be saved by a reader of these
 files. With 4 entries a slot, the longest of 10 chains has 7 or 8. It is printed beside the rounds, and the rounds are at most
-n + 5. A sealed store has no chains.
+n + 5. A sealed store has no chains: with `--sealed` the store is sealed first, through its URL.
 """
 
 from __future__ import annotations
@@ -43,7 +44,6 @@ from logdex.rocketmq import MessageStore
 sys.path.append(str(Path(__file__).parents[2] / "tests" / "python" / "support"))
 from slow_proxy import SlowProxy
 
-SLOTS, ENTRIES = 5_000_000, 20_000_000
 MESSAGES = 200_000
 BUCKET = "bench"
 ENTRY = np.dtype([("hash", ">i4"), ("offset", ">i8"), ("time", ">i4"), ("previous", ">i4")])
@@ -55,51 +55,55 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=10)
     parser.add_argument("--finds", type=int, default=20)
     parser.add_argument("--delay-ms", type=float, default=50)
+    parser.add_argument("--slots", type=int, default=5_000_000, help="slots of an index file")
+    parser.add_argument("--entries", type=int, default=20_000_000, help="entries of an index file")
+    parser.add_argument("--sealed", action="store_true", help="seal the store")
     parser.add_argument("--dir", type=Path, help="make the store here, or take the one that is there")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="logdex-remote-") as scratch:
         root = (given.dir or Path(scratch)) / "store"
         if not (root / "index").exists():
-            make(root, given.files)
-        measure(root, given.finds, given.delay_ms / 1000)
+            make(root, given.files, given.slots, given.entries)
+        measure(root, given.finds, given.delay_ms / 1000, is_sealed=given.sealed)
 
 
-def make(root: Path, files: int) -> None:
+def make(root: Path, files: int, slot_count: int, max_entries: int) -> None:
     """Write log, queues and index."""
     message_bytes = broker_store.write_log(root / "commitlog", MESSAGES)
     with MessageStore.open(root) as store:
         store.build_queues(root)
+    indexed = min(MESSAGES, max_entries // 4)
     texts = [
         f"{broker_store.topic(number)}#{key(number)}"
-        for number in range(MESSAGES)
+        for number in range(MESSAGES - indexed, MESSAGES)
         for key in (broker_store.uniq_key, broker_store.key)
     ]
     hashes = np.asarray(_core.key_hashes(texts))
-    own_offsets = np.repeat(np.arange(MESSAGES, dtype=np.int64) * message_bytes, 2)
+    own_offsets = np.repeat(np.arange(MESSAGES - indexed, MESSAGES, dtype=np.int64) * message_bytes, 2)
     (root / "index").mkdir()
     random = np.random.default_rng(7)
     for number in range(files):
-        entries = np.zeros(ENTRIES, ENTRY)
-        entries["hash"][1:] = random.integers(0, 1 << 31, ENTRIES - 1, np.int32)
+        entries = np.zeros(max_entries, ENTRY)
+        entries["hash"][1:] = random.integers(0, 1 << 31, max_entries - 1, np.int32)
         begin = -(files - number) * (1 << 40)
-        entries["offset"][1:] = begin + np.arange(ENTRIES - 1, dtype=np.int64) * 200
-        entries["time"] = np.arange(ENTRIES) // 4000
+        entries["offset"][1:] = begin + np.arange(max_entries - 1, dtype=np.int64) * 200
+        entries["time"] = np.arange(max_entries) // 4000
         if number == files - 1:
             entries["hash"][-len(hashes) :] = hashes
             entries["offset"][-len(hashes) :] = own_offsets
             entries["offset"][1 : -len(hashes)] = 0
-        write_index(root / "index" / f"2026010100000{number:04d}", entries)
+        write_index(root / "index" / f"2026010100000{number:04d}", entries, slot_count)
 
 
-def write_index(path: Path, entries: np.ndarray[Any, np.dtype[np.void]]) -> None:
+def write_index(path: Path, entries: np.ndarray[Any, np.dtype[np.void]], slot_count: int) -> None:
     """Link the entries to chains, and write the file."""
-    slots = entries["hash"][1:].astype(np.int32) % SLOTS
+    slots = entries["hash"][1:].astype(np.int32) % slot_count
     order = np.argsort(slots, kind="stable")
     previous = np.zeros(len(slots), np.int32)
     same = slots[order][1:] == slots[order][:-1]
     previous[order[1:][same]] = order[:-1][same] + 1
     entries["previous"][1:] = previous
-    heads = np.zeros(SLOTS, ">i4")
+    heads = np.zeros(slot_count, ">i4")
     heads[slots] = np.arange(1, len(slots) + 1)
     begin, end = broker_store.T0, broker_store.T0 + 10_000_000
     header = np.array([begin, end, entries["offset"][1], entries["offset"][-1]], ">i8").tobytes()
@@ -110,13 +114,18 @@ def write_index(path: Path, entries: np.ndarray[Any, np.dtype[np.void]]) -> None
         entries.tofile(file)
 
 
-def measure(root: Path, finds: int, delay_s: float) -> None:
+def measure(root: Path, finds: int, delay_s: float, *, is_sealed: bool) -> None:
     """Open and find, each time with other options, so that nothing is in memory."""
     server = serve(root)
     figures: list[tuple[int, int, float, int]] = []
-    with SlowProxy(server.server_port, delay_s) as proxy, MessageStore.open(root) as local:
+    if is_sealed and not (root / "_logdex").exists():
+        options = {"aws_endpoint": f"http://127.0.0.1:{server.server_port}", "aws_region": "x"}
+        options |= {"aws_access_key_id": "sealing", "aws_secret_access_key": "unused"}
+        with MessageStore.open(f"s3://{BUCKET}/store", storage_options=options) as store:
+            print(store.seal())
+    with SlowProxy(server.server_port, delay_s) as proxy, MessageStore.open(root, sealed="never") as local:
         for number in range(finds):
-            chosen = number * 7919 % MESSAGES
+            chosen = MESSAGES - 1 - number * 7919 % (MESSAGES // 20)
             topic, key = broker_store.topic(chosen), broker_store.uniq_key(chosen)
             options = {"aws_endpoint": proxy.endpoint, "aws_region": "x", "aws_access_key_id": str(number)}
             options["aws_secret_access_key"] = "unused"  # noqa: S105 -- nobody asks for it
@@ -186,6 +195,16 @@ class StoreHandler(BaseHTTPRequestHandler):
         with path.open("rb") as file:
             file.seek(begin)
             self.wfile.write(file.read(end - begin))
+
+    def do_PUT(self) -> None:
+        """Keep an object."""
+        path = self.folder.parent.joinpath(*unquote(urlsplit(self.path).path).split("/")[2:])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(self.rfile.read(int(self.headers["Content-Length"])))
+        self.send_response(200)
+        self.send_header("ETag", etag(path))
+        self.send_header("Content-Length", "0")
+        self.end_headers()
 
     def do_HEAD(self) -> None:
         """Answer that there is no object, as for a directory."""

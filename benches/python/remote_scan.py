@@ -3,8 +3,9 @@
     python benches/python/remote_scan.py [--mib 1024] [--link-mib-s 1024] [--rounds 3] [--dir DIR]
 
 Makes a log of messages of some 400 bytes in a temporary folder, and a server in a process of its own that sends ranges with
-`sendfile`, all connections together not faster than the link. The limit in the same run is a plain download of the same bytes
-in ranges of 8 MiB by 16 threads; client and server share the processors.
+`sendfile`, all connections together not faster than the link. The same run shows two limits. One is a plain download of the same
+bytes in ranges of 8 MiB by 16 threads. Client and server share the processors, so the other is the rate at which all processors
+are busy with nothing but the processor time of that download, server included, and of a scan of the local files.
 """
 
 from __future__ import annotations
@@ -56,28 +57,45 @@ def measure(root: Path, link_mib_s: int, rounds: int) -> None:
     command = [sys.executable, __file__, "--serve", "--dir", str(root), "--link-mib-s", str(link_mib_s)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         port = int(server.stdout.readline()) if server.stdout else 0
-        rates: dict[str, list[float]] = {"download": [], "scan": [], "local scan": []}
+        rates: dict[str, list[float]] = {"download": [], "scan": [], "local scan": [], "limit": []}
         for number in range(rounds):
             options = {"aws_endpoint": f"http://127.0.0.1:{port}", "aws_region": "x", "aws_access_key_id": str(number)}
             options["aws_secret_access_key"] = "unused"  # noqa: S105 -- nobody asks for it
-            began = time.perf_counter()
+            busy: dict[str, float] = {}
+
+            def note(name: str, began: tuple[float, float], busy: dict[str, float] = busy) -> None:
+                """Keep the rate and the processor time since a moment."""
+                wall, processors = moment(server.pid)
+                rates[name].append(size / (wall - began[0]))
+                busy[name] = processors - began[1]
+
+            began = moment(server.pid)
             download(root, port)
-            rates["download"].append(size / (time.perf_counter() - began))
+            note("download", began)
             counts = []
             for name, place, given in (
                 ("scan", f"s3://{remote_rates.BUCKET}/store/commitlog", options),
                 ("local scan", str(root / "commitlog"), None),
             ):
                 with CommitLog.open(place, storage_options=given) as log:
-                    began = time.perf_counter()
+                    began = moment(server.pid)
                     counts.append(sum(batch.num_rows for batch in log.scan(columns=["phy_offset"], threads=2)))
-                    rates[name].append(size / (time.perf_counter() - began))
+                    note(name, began)
+            rates["limit"].append(size * (os.cpu_count() or 1) / (busy["download"] + busy["local scan"]))
+            print("processor seconds: " + ", ".join(f"{name} {spent:.2f}" for name, spent in busy.items()))
             if counts[0] != counts[1]:
                 raise SystemExit(f"{counts} messages")
         server.terminate()
     for name, values in rates.items():
         each = ", ".join(f"{value / (1 << 20):.0f}" for value in values)
         print(f"{name:10} {statistics.median(values) / (1 << 20):6.0f} MiB/s ({each})")
+
+
+def moment(server: int) -> tuple[float, float]:
+    """Return the time, and the processor time of this process and of the server."""
+    fields = Path(f"/proc/{server}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
+    here, there = os.times(), (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return time.perf_counter(), here.user + here.system + there
 
 
 def download(root: Path, port: int) -> None:

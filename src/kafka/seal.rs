@@ -132,14 +132,6 @@ impl LogSealing {
         self.sample.bounds()
     }
 
-    /// Deletes the files of keys of a job that failed, whose names begin with `name`.
-    ///
-    /// # Errors
-    /// The system's error, with the path.
-    pub fn discard(&self, name: &str) -> Result<()> {
-        place::discard(&self.directory, name)
-    }
-
     /// Writes the sealed index. Segments that changed while they were read are not sealed.
     ///
     /// # Errors
@@ -529,11 +521,14 @@ impl SealedLogs {
             let (_, offsets) = covered.get(number)?;
             holds(offsets, row.offset).then_some(number)
         };
+        let wanted = |_, row: &Row| {
+            let number = place(row).filter(|_| times.meets(row.time, row.time))?;
+            Some((number, row.offset))
+        };
         let mut found = vec![Vec::new(); covered.len()];
-        let is_wanted = |row: &Row| times.meets(row.time, row.time) && place(row).is_some();
-        for (_, row) in self.keys.select(&[hash], !times.is_all(), is_wanted)? {
-            if let Some(list) = place(&row).and_then(|number| found.get_mut(number)) {
-                list.push(row.offset);
+        for (number, offset) in self.keys.select(&[hash], !times.is_all(), wanted)? {
+            if let Some(list) = found.get_mut(number) {
+                list.push(offset);
             }
         }
         Ok(found)

@@ -30,6 +30,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(describe_index_file, m)?)?;
     m.add_function(wrap_pyfunction!(packed_rows, m)?)?;
     m.add_function(wrap_pyfunction!(write_packed_keys, m)?)?;
+    m.add_function(wrap_pyfunction!(discard_packed_keys, m)?)?;
     m.add_class::<PyStoreSealing>()?;
     m.add_class::<PySealedStore>()?;
     m.add_class::<PySealedFiles>()
@@ -127,14 +128,6 @@ impl PyStoreSealing {
         let written = written.into_iter().map(Bytes::from).collect();
         let found = py.detach(|| sealing.finish_with(&log, &files, written))?;
         report::report(py, &found)
-    }
-
-    /// Delete the files of keys of a job that failed, whose names begin with `name`.
-    ///
-    /// Raises:
-    ///     OSError: The system refuses.
-    fn discard(&self, py: Python<'_>, name: &str) -> PyResult<()> {
-        Ok(py.detach(|| self.with(|sealing| sealing.as_ref().map(|sealing| sealing.discard(name))))??)
     }
 
     /// Write the sealed index.
@@ -260,6 +253,23 @@ fn write_packed_keys<'py>(
     let layout = partitions.map_or(Layout::OneLog, Layout::Partitions);
     let written = py.detach(|| place::write_packed(&directory, name, attempt, &layout, ranges))?;
     Ok(written.iter().map(|bytes| PyBytes::new(py, bytes)).collect())
+}
+
+/// Delete the files of keys of a job that failed.
+///
+/// Args:
+///     directory: The directory of the sealed index, `_logdex`.
+///     name: How the names of the files begin.
+///
+/// Raises:
+///     OSError: The system refuses.
+#[pyfunction]
+fn discard_packed_keys(
+    py: Python<'_>,
+    #[pyo3(from_py_with = location::path)] directory: PathBuf,
+    name: &str,
+) -> PyResult<()> {
+    Ok(py.detach(|| place::discard(&directory, name))?)
 }
 
 fn unpack_rows(batch: &RecordBatch, ranges: &mut BTreeMap<i32, Vec<Row>>) -> PyResult<()> {

@@ -121,14 +121,6 @@ impl Sealing {
         self.sample.bounds()
     }
 
-    /// Deletes the files of keys of a job that failed, whose names begin with `name`.
-    ///
-    /// # Errors
-    /// The system's error, with the path.
-    pub fn discard(&self, name: &str) -> Result<()> {
-        place::discard(&self.directory, name)
-    }
-
     /// Writes the sealed index. Files that changed since they were listed are not sealed.
     ///
     /// # Errors

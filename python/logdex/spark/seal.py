@@ -18,6 +18,7 @@ from logdex._core import (
     StoreSealing,
     describe_index_file,
     describe_segment,
+    discard_packed_keys,
     packed_rows,
     sealed_directory,
     write_packed_keys,
@@ -138,7 +139,7 @@ def _seal_store(spark: SparkSession, root: Path, store: MessageStore, out: Path 
     sealing = StoreSealing(root, target, log)
     sources = [_IndexFile(pickle.dumps((log, file)), len(file)) for file in files]
     whole, reports = _described(spark, sources, [partial(sealing.add_facts, file.path) for file in files])
-    with _discarding(sealing) as name:
+    with _discarding(target) as name:
         packed = _packed(spark, whole, sealing.bounds())
         return merge([sealing.finish_with(log, files, _written(packed, target, name)), *reports])
 
@@ -152,7 +153,7 @@ def _seal_logs(spark: SparkSession, root: Path, logs: Sequence[Log], out: Path |
         for partition, *segments in planned_segments(logs)
     ]
     whole, reports = _described(spark, sources, [sealing.add_facts] * len(sources))
-    with _discarding(sealing) as name:
+    with _discarding(target) as name:
         packed = _packed(spark, whole, sealing.bounds())
         report = sealing.finish_with(_written(packed, target, name, partitions))
     return merge([report, *reports, missing_segments(logs)])
@@ -172,13 +173,13 @@ def _described(
 
 
 @contextmanager
-def _discarding(sealing: StoreSealing | LogSealing) -> Iterator[str]:
+def _discarding(target: Path) -> Iterator[str]:
     """Give a job's files of keys a name, and delete them if the job fails."""
     name = uuid4().hex[:16]
     try:
         yield name
     except BaseException:
-        sealing.discard(name)
+        discard_packed_keys(target, name)
         raise
 
 

@@ -16,8 +16,8 @@ use crate::hash_index::read::hits::Hits;
 use crate::io::remote::{RemoteEntry, RemoteFile, is_remote};
 use crate::io::{Access, FileSource, ProcessMutex, ReadAt as _};
 
-/// Row groups from which on two threads decode.
-const MANY_GROUPS: usize = 8;
+/// Keys from which on two threads sort and decode.
+const MANY_KEYS: usize = 512;
 /// Files of keys that are open.
 const MOST_OPEN: usize = 64;
 
@@ -32,9 +32,6 @@ pub struct SealedKeys {
     open: ProcessMutex<HashMap<usize, Arc<FileSource>>>,
     reads: AtomicU64,
 }
-
-/// A candidate: the number of the key, and its row.
-pub type Selected = (u32, Row);
 
 /// The hash of a key above the number of the key, in one word, which sorts faster than a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -105,53 +102,60 @@ impl SealedKeys {
         self.len() == 0
     }
 
-    /// Returns the rows of each hash that `accept` takes: by hash, and those of a hash in their order. A negative hash has none.
-    /// If times are not needed, rows come without.
+    /// Calls `take` with the number of each hash and each row that it has, and returns what it returned: by hash, and of a hash in
+    /// the order of the rows. A negative hash has none. If times are not needed, rows come without.
     ///
     /// # Errors
     /// `Corrupt` if a file is not as the catalog says; errors of the system.
-    pub fn select(
+    pub fn select<T: Send>(
         &self,
         hashes: &[i32],
         needs_times: bool,
-        accept: impl Fn(&Row) -> bool + Sync,
-    ) -> Result<Vec<Selected>> {
-        let mut keys: Vec<Asked> =
-            hashes.iter().zip(0..).filter_map(|(hash, number)| Asked::new(*hash, number)).collect();
-        keys.sort_unstable();
-        let tasks = self.tasks(&keys);
-        if tasks.is_empty() {
-            return Ok(Vec::new());
-        }
-        for task in &tasks {
-            self.expect(task)?;
-        }
-        let run = |tasks: &[Task]| -> Result<Vec<Selected>> {
-            let mut found = Vec::new();
-            for task in tasks {
-                self.run(task, &keys, needs_times, &accept, &mut found)?;
-            }
-            Ok(found)
-        };
-        if tasks.len() < MANY_GROUPS {
-            return run(&tasks);
-        }
-        let (first, second) = tasks.split_at(tasks.len() / 2);
-        std::thread::scope(|scope| {
-            let other = scope.spawn(|| run(second));
-            let mut found = run(first)?;
-            found.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
-            Ok(found)
-        })
+        take: impl Fn(u32, &Row) -> Option<T> + Sync,
+    ) -> Result<Vec<T>> {
+        Ok(self.select_parts(hashes, needs_times, take)?.into_iter().flatten().collect())
     }
 
-    /// Returns the offsets of the rows of each hash, one list for each.
+    /// Returns the offsets of the rows of each hash that `accept` takes, one list for each.
     ///
     /// # Errors
     /// As [`Self::select`]; `InvalidArgument` for 2^31 offsets or more.
     pub fn offsets(&self, hashes: &[i32], needs_times: bool, accept: impl Fn(&Row) -> bool + Sync) -> Result<Hits> {
-        let found = self.select(hashes, needs_times, accept)?;
-        Hits::of_rows(hashes.len(), found.iter().map(|(row, found)| (*row, found.offset)))
+        let found = self.select_parts(hashes, needs_times, |key, row| accept(row).then_some((key, row.offset)))?;
+        Hits::of_rows(hashes.len(), found.iter().flatten().copied())
+    }
+
+    /// As [`Self::select`], in the parts that threads made.
+    fn select_parts<T: Send>(
+        &self,
+        hashes: &[i32],
+        needs_times: bool,
+        take: impl Fn(u32, &Row) -> Option<T> + Sync,
+    ) -> Result<Vec<Vec<T>>> {
+        let keys = hashes.iter().zip(0..).filter_map(|(hash, number)| Asked::new(*hash, number));
+        let run = |mut keys: Vec<Asked>| -> Result<Vec<T>> {
+            keys.sort_unstable();
+            let tasks = self.tasks(&keys);
+            for task in &tasks {
+                self.expect(task)?;
+            }
+            let mut found = Vec::with_capacity(keys.len());
+            for task in &tasks {
+                self.run(task, &keys, needs_times, &take, &mut found)?;
+            }
+            Ok(found)
+        };
+        if hashes.len() < MANY_KEYS {
+            return Ok(vec![run(keys.collect())?]);
+        }
+        // The rows are spread evenly, and so are most keys.
+        let middle = self.groups.get(self.groups.len() / 2).map_or(0, |(first, _, _)| *first);
+        let (below, others): (Vec<Asked>, Vec<Asked>) = keys.partition(|key| key.hash() < middle);
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| run(others));
+            let found = run(below)?;
+            Ok(vec![found, other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?])
+        })
     }
 
     /// Passes on all rows in their order, a row group at a time.
@@ -231,13 +235,13 @@ impl SealedKeys {
         Ok(())
     }
 
-    fn run(
+    fn run<T>(
         &self,
         task: &Task,
         keys: &[Asked],
         needs_times: bool,
-        accept: &impl Fn(&Row) -> bool,
-        found: &mut Vec<Selected>,
+        take: &impl Fn(u32, &Row) -> Option<T>,
+        found: &mut Vec<T>,
     ) -> Result<()> {
         let Some(&(_, file, number)) = self.groups.get(task.group) else { return Ok(()) };
         let mut of_places = Vec::new();
@@ -253,8 +257,7 @@ impl SealedKeys {
             }
             places
         })?;
-        let chosen = rows.into_iter().zip(of_places).filter(|((_, row), _)| accept(row));
-        found.extend(chosen.map(|((_, row), key)| (key, row)));
+        found.extend(rows.iter().zip(of_places).filter_map(|((_, row), key)| take(key, row)));
         Ok(())
     }
 

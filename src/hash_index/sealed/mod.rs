@@ -19,5 +19,5 @@ mod table;
 
 pub use catalog::{Catalog, KeysFile, StoreFile};
 pub use keys_file::{Group, Layout};
-pub use lookup::{SealedKeys, Selected};
+pub use lookup::SealedKeys;
 pub use rows::{NO_TIME, Packed, Packer, Row, Rows, Sample, unpack};

@@ -126,14 +126,6 @@ impl PyLogSealing {
         report::report(py, &found)
     }
 
-    /// Delete the files of keys of a job that failed, whose names begin with `name`.
-    ///
-    /// Raises:
-    ///     OSError: The system refuses.
-    fn discard(&self, py: Python<'_>, name: &str) -> PyResult<()> {
-        Ok(py.detach(|| self.with(|sealing| sealing.as_ref().map(|sealing| sealing.discard(name))))??)
-    }
-
     /// Write the sealed index.
     ///
     /// Returns:
