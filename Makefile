@@ -61,6 +61,7 @@ check: $(VENV)/.extension ## check formatting, lints, types, stubs, workflows
 	@$(CARGO) fmt --check
 	@$(CARGO) clippy --locked --quiet --all-targets -- -D warnings
 	@$(CARGO) clippy --locked --quiet --all-targets --features python -- -D warnings
+	@$(CARGO) clippy --locked --quiet --no-default-features --features python -- -D warnings
 	@RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --quiet --no-deps
 	@echo '== ruff, mypy, stubtest'
 	@$(PY) -m ruff format --check

@@ -13,19 +13,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use futures_util::TryStreamExt as _;
-use hdfs_native_object_store::HdfsObjectStoreBuilder;
-use object_store::aws::AmazonS3Builder;
-use object_store::azure::MicrosoftAzureBuilder;
-use object_store::gcp::GoogleCloudStorageBuilder;
-use object_store::http::HttpBuilder;
 use object_store::path::Path as Key;
-use object_store::{
-    BackoffConfig, ClientConfigKey, ClientOptions, GetOptions, ListResult, ObjectMeta, ObjectStore,
-    ObjectStoreExt as _, RetryConfig,
-};
+use object_store::{GetOptions, ListResult, ObjectMeta, ObjectStore, ObjectStoreExt as _};
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 
+use super::machines;
 use super::object::{Object, RemoteEntry};
 use super::process_stores;
 use super::roots::{self, Options};
@@ -35,9 +28,7 @@ const MOST_REQUESTS: usize = 16;
 /// Time after which a request is not repeated, unless the option [`RETRY_TIMEOUT`] says another.
 const DEADLINE: Duration = Duration::from_secs(60);
 /// The option of ours; all others are those of the `object_store` crate.
-const RETRY_TIMEOUT: &str = "retry_timeout";
-/// Without a byte for this part of the deadline, an attempt has failed.
-const ATTEMPTS: u32 = 3;
+pub(super) const RETRY_TIMEOUT: &str = "retry_timeout";
 /// A request ends after so many deadlines even if bytes still come.
 const MOST_DEADLINES: u32 = 4;
 /// How often a body that broke off is asked for again.
@@ -114,6 +105,10 @@ impl Failure {
         Self { kind: io::ErrorKind::Other, text: text.into() }
     }
 
+    pub(super) fn input(text: impl Into<String>) -> Self {
+        Self { kind: io::ErrorKind::InvalidInput, text: text.into() }
+    }
+
     /// Without the values of options, which may be credentials, and without queries, which may be signatures.
     pub(super) fn of(error: &object_store::Error, options: &Options) -> Self {
         use object_store::Error as E;
@@ -140,16 +135,15 @@ impl Failure {
 }
 
 /// Returns the deadline of requests: that of the options, such as `30s` or `500ms`.
-fn deadline(options: &Options) -> Result<Duration, Failure> {
+pub(super) fn deadline(options: &Options) -> Result<Duration, Failure> {
     let Some((_, text)) = options.iter().find(|(name, _)| name.eq_ignore_ascii_case(RETRY_TIMEOUT)) else {
         return Ok(DEADLINE);
     };
     let units = [("ms", 1), ("s", 1000), ("m", 60_000)];
     let number = |(unit, ms): (&str, u64)| text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(ms);
     let found = units.into_iter().find_map(number).filter(|ms| *ms > 0);
-    found.map(Duration::from_millis).ok_or_else(|| Failure {
-        kind: io::ErrorKind::InvalidInput,
-        text: format!("storage option {RETRY_TIMEOUT:?}: expected a time such as 30s, 500ms or 2m"),
+    found.map(Duration::from_millis).ok_or_else(|| {
+        Failure::input(format!("storage option {RETRY_TIMEOUT:?}: expected a time such as 30s, 500ms or 2m"))
     })
 }
 
@@ -191,8 +185,6 @@ pub(super) fn is_secret(name: &str) -> bool {
 
 impl Client {
     fn new(process: u32) -> io::Result<Self> {
-        // A second call has no effect.
-        _ = rustls::crypto::ring::default_provider().install_default();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("logdex-remote")
@@ -221,7 +213,7 @@ impl Client {
     pub(super) fn store(&self, path: &Path) -> Result<Found, Failure> {
         let (root, url, options, key) =
             roots::resolve(path).ok_or_else(|| Failure::other("expected a URL in UTF-8"))?;
-        let key = Key::parse(key).map_err(|e| Failure { kind: io::ErrorKind::InvalidInput, text: e.to_string() })?;
+        let key = Key::parse(key).map_err(|e| Failure::input(e.to_string()))?;
         if process_stores::is_own(&root) {
             let none = |text: &str| Failure { kind: io::ErrorKind::NotFound, text: text.to_owned() };
             return process_stores::store(&root).map(|store| (store, key, options)).map_err(none);
@@ -232,7 +224,7 @@ impl Client {
         } else {
             // HDFS's client starts tasks when it is made.
             let _guard = self.runtime.enter();
-            let store = connect(&url, &options)?;
+            let store = machines::connect(&url, &options)?;
             stores.insert(root, Arc::clone(&store));
             store
         };
@@ -563,107 +555,6 @@ fn entry(path: PathBuf, object: &ObjectMeta) -> RemoteEntry {
 /// Returns an `ETag` as answers have it: Azure lists them without quotes.
 fn quoted(etag: &str) -> String {
     if etag.starts_with("0x") { format!("\"{etag}\"") } else { etag.to_owned() }
-}
-
-/// Makes the store of a URL. The environment counts where an option is not given.
-fn connect(url: &str, options: &Options) -> Result<Arc<dyn ObjectStore>, Failure> {
-    let deadline = deadline(options)?;
-    // A body may take its time as long as bytes come.
-    let client = ClientOptions::new().with_timeout_disabled().with_read_timeout(deadline / ATTEMPTS);
-    let foreign = || options.iter().filter(|(name, _)| !name.eq_ignore_ascii_case(RETRY_TIMEOUT));
-    let retry = RetryConfig {
-        backoff: BackoffConfig {
-            init_backoff: Duration::from_millis(100),
-            max_backoff: Duration::from_secs(8),
-            base: 2.0,
-        },
-        max_retries: 8,
-        retry_timeout: deadline,
-    };
-    let failure = |e: object_store::Error| Failure::of(&e, options);
-    /// Gives a builder the options, by the names of the crate.
-    macro_rules! configured {
-        ($builder:ident, $prefix:literal) => {{
-            let endpoints = endpoints_of_environment($prefix)?;
-            let mut builder = $builder::from_env().with_url(url);
-            builder = builder.with_retry(retry).with_client_options(client);
-            let given = options.iter().filter(|(name, _)| is_endpoint(name)).map(|(_, value)| value);
-            if given.chain(&endpoints).any(|value| value.starts_with("http://")) {
-                // The caller that names such an endpoint wants it.
-                builder = builder.with_config("allow_http".parse().map_err(failure)?, "true");
-            }
-            for (name, value) in foreign() {
-                check_endpoint(name, value)?;
-                let key = name.to_ascii_lowercase().parse().map_err(|_| unknown(name, url))?;
-                builder = builder.with_config(key, value);
-            }
-            Arc::new(builder.build().map_err(failure)?)
-        }};
-    }
-    Ok(match url.split(':').next().unwrap_or_default() {
-        "s3" | "s3a" => configured!(AmazonS3Builder, "AWS_"),
-        "gs" => configured!(GoogleCloudStorageBuilder, "GOOGLE_"),
-        "az" | "azure" | "abfs" | "abfss" | "adl" => configured!(MicrosoftAzureBuilder, "AZURE_"),
-        "hdfs" => {
-            let builder = HdfsObjectStoreBuilder::new().with_url(url).with_config(foreign().cloned());
-            Arc::new(builder.build().map_err(failure)?)
-        }
-        _ => {
-            let mut builder = HttpBuilder::new().with_url(url).with_retry(retry).with_client_options(client);
-            if url.starts_with("http://") {
-                builder = builder.with_config(ClientConfigKey::AllowHttp, "true");
-            }
-            for (name, value) in foreign() {
-                let key = name.to_ascii_lowercase().parse().map_err(|_| unknown(name, url))?;
-                builder = builder.with_config(key, value);
-            }
-            Arc::new(builder.build().map_err(failure)?)
-        }
-    })
-}
-
-/// Returns whether an option or a variable of the environment, in small letters or capitals, is the URL of a server.
-fn is_endpoint(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    name.contains("endpoint") && !name.contains("use_")
-}
-
-/// Returns the endpoints in the environment that the crate takes.
-fn endpoints_of_environment(prefix: &str) -> Result<Vec<String>, Failure> {
-    let mut found = Vec::new();
-    for (name, value) in std::env::vars_os() {
-        if let (Some(name), Some(value)) = (name.to_str(), value.to_str())
-            && name.starts_with(prefix)
-            && is_endpoint(name)
-        {
-            check_endpoint(name, value)?;
-            found.push(value.to_owned());
-        }
-    }
-    Ok(found)
-}
-
-/// Refuses an endpoint that is no URL, at which the crate panics. It may hold a password, so the error does not repeat it.
-fn check_endpoint(name: &str, value: &str) -> Result<(), Failure> {
-    let host = ["http://", "https://"].iter().find_map(|scheme| value.strip_prefix(scheme));
-    let is_host = host.is_some_and(|rest| {
-        let authority = rest.split('/').next().unwrap_or_default();
-        let host = authority.rsplit('@').next().unwrap_or_default();
-        !host.is_empty()
-            && !host.starts_with(':')
-            && rest.chars().all(|each| each.is_ascii_alphanumeric() || "-._~:/[]@%".contains(each))
-    });
-    if is_endpoint(name) && !is_host {
-        let text = format!("storage option {name:?}: expected a URL such as https://host:9000");
-        return Err(Failure { kind: io::ErrorKind::InvalidInput, text });
-    }
-    Ok(())
-}
-
-fn unknown(name: &str, url: &str) -> Failure {
-    let scheme = url.split(':').next().unwrap_or_default();
-    let text = format!("storage option {name:?}: expected a name that the object_store crate knows for {scheme}");
-    Failure { kind: io::ErrorKind::InvalidInput, text }
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -7,6 +7,7 @@
 //! - [`roots`]: which stores there are, with the options that lead to them
 //! - `object`: what a store says about files
 //! - `client`: the runtime of the process, and its requests
+//! - `machines`: the stores of other machines
 //! - `blocks`: what was read, and what is read ahead
 //! - `file`: an open file
 //! - [`memory`]: files that are bytes in memory
@@ -18,6 +19,21 @@ mod blocks;
 mod client;
 mod file;
 pub mod file_system;
+#[cfg(feature = "remote")]
+mod machines;
+#[cfg(not(feature = "remote"))]
+mod machines {
+    use std::sync::Arc;
+
+    use object_store::ObjectStore;
+
+    use super::client::Failure;
+    use super::roots::Options;
+
+    pub(super) fn connect(_url: &str, _options: &Options) -> Result<Arc<dyn ObjectStore>, Failure> {
+        Err(Failure::input("this build reads no stores of other machines: build logdex with the feature `remote`"))
+    }
+}
 pub mod memory;
 mod object;
 mod process_stores;
