@@ -103,6 +103,10 @@ class PutService:
         except (OSError, ValueError) as error:
             _log.error("%d messages are not stored: %s", count, error)
             return [error] * len(together)
+        except Exception as error:  # noqa: BLE001 -- logged
+            # A fault of logdex, which must not end the thread.
+            _log.exception("%d messages are not stored", count)
+            return [ValueError(f"{type(error).__name__}: {error}")] * len(together)
 
     def _tell(self, together: list[Waiting], placed: list[Any], count: int, size: int) -> None:
         self.waiting -= count

@@ -262,7 +262,8 @@ def send_back(archive: Archive, state: State, request: Request) -> Put | Answer:
     else:
         found.properties[DELAY] = str(level or _FIRST_LEVEL + found.reconsume_times)
     message = again(found, topic, queue_id, master.store_host)
-    message.reconsume_times += 1
+    # A Java int: the largest is followed by the smallest.
+    message.reconsume_times = (message.reconsume_times + 1 + (1 << 31)) % (1 << 32) - (1 << 31)
     message.waits = False
 
     def then(placed: Places | str) -> Answer:

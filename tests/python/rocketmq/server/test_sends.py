@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from pathlib import Path
@@ -16,7 +17,9 @@ from logdex.rocketmq.server.answers import answer
 from logdex.rocketmq.server.archive import Archive
 from logdex.rocketmq.server.exchange import Answer, Peer, Put, Request
 from logdex.rocketmq.server.master import GroupTable, Master, TopicTable
+from logdex.rocketmq.server.new_message import NewMessage
 from logdex.rocketmq.server.offsets import ConsumerOffsets
+from logdex.rocketmq.server.put_service import PutService
 from logdex.rocketmq.server.sends import ILLEGAL_MESSAGE, REGION
 from logdex.rocketmq.server.state import State
 
@@ -292,6 +295,42 @@ def test_a_message_that_comes_too_often_is_a_dead_letter(broker: Broker) -> None
     refused = broker.ask(wire.request(320, {**ext, "m": "true"}, b""))
     assert refused is not None
     assert refused.code == 13
+
+
+def test_the_largest_number_of_times_is_followed_by_the_smallest(broker: Broker) -> None:
+    sent = broker.ask(wire.request(310, {**PLAIN, "b": "%RETRY%g", "e": "0", "j": "2147483647"}, b"again"))
+    assert sent is not None
+    assert sent.ext is not None
+    place = str(int(sent.ext["msgId"][-16:], 16))
+    end = broker.writer.max_offset
+    back = {"group": "g", "offset": place, "delayLevel": "0", "originTopic": "T", "originMsgId": ""}
+    reply = broker.ask(wire.request(36, back))
+    assert reply is not None
+    assert reply.code == 0
+    assert stored_message(broker.store.commit_log.stored_frames([end], 1 << 20)).reconsume_times == -(1 << 31)
+
+
+def test_a_fault_in_a_put_does_not_end_the_thread() -> None:
+    def put_each(together: list[Any]) -> list[Any]:
+        if together[0].topic == "fault":
+            raise TypeError("no message")
+        return ["fine"]
+
+    async def put(topic: str) -> Any:
+        done = asyncio.get_running_loop().create_future()
+        message = NewMessage(
+            topic=topic, queue_id=0, body=b"", properties={}, born_timestamp=1, born_host=None, store_host="127.0.0.1:1"
+        )
+        service.put(message, done.set_result)
+        return await asyncio.wait_for(done, 10)
+
+    loop = asyncio.new_event_loop()
+    service = PutService(loop, put_each)
+    fault = loop.run_until_complete(put("fault"))
+    assert str(fault) == "TypeError: no message"
+    assert loop.run_until_complete(put("other")) == "fine"
+    service.close()
+    loop.close()
 
 
 def _remark(text: str | None) -> str | None:
