@@ -1,12 +1,16 @@
 //! The properties of a message that is put.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use crate::error::{Error, Result};
 use crate::hash_index::carry_utf8;
 
 /// Bytes of the longest text of properties: its length is a signed 16-bit number.
 pub(super) const LONGEST: usize = i16::MAX.unsigned_abs() as usize;
+
+/// From so many entries on, names are looked up in a table.
+const MANY: usize = 64;
 
 const NAME_END: char = '\u{1}';
 const VALUE_END: char = '\u{2}';
@@ -71,11 +75,20 @@ impl<'a> NewProperties<'a> {
     /// `MessageDecoder#messageProperties2String`): buckets by `h ^ (h >>> 16)`, in a table of 16 that doubles when it is
     /// three quarters full.
     pub(super) fn order_as_java(&mut self) {
-        let mut once = Vec::with_capacity(self.entries.len());
-        std::mem::swap(&mut self.entries, &mut once);
-        for (name, value) in once {
-            if !value.is_empty() {
-                self.set(name, value);
+        let count = self.entries.len();
+        let given = std::mem::replace(&mut self.entries, Vec::with_capacity(count));
+        let given = given.into_iter().filter(|(_, value)| !value.is_empty());
+        if count < MANY {
+            given.for_each(|(name, value)| self.set(name, value));
+        } else {
+            // A producer chooses how many there are, before their text is found too long.
+            let mut places = HashMap::new();
+            for (name, value) in given {
+                let place = *places.entry(name).or_insert(self.entries.len());
+                match self.entries.get_mut(place) {
+                    Some(entry) => entry.1 = value,
+                    None => self.entries.push((name, value)),
+                }
             }
         }
         let mut buckets = 16u32;
@@ -161,6 +174,19 @@ mod tests {
         let entries: Vec<_> = names.iter().rev().map(|name| (name.as_str(), "1")).collect();
         // 'a' is 97: bucket 1 of 16 and of 32; 'p' would be bucket 0 of 16. In a table of 32 all of a to m keep their order.
         assert_eq!(text(&entries, true), names.iter().map(|n| format!("{n}^1")).collect::<Vec<_>>().join("|"));
+    }
+
+    #[test]
+    fn many_entries_are_ordered_as_few() {
+        let names: Vec<String> = (0..300_000).map(|number| format!("n{number}")).collect();
+        let mut entries: Vec<_> = names.iter().map(|name| (name.as_str(), "1")).collect();
+        entries.extend([("n7", "2"), ("n8", "")]);
+        let mut properties = NewProperties::default();
+        properties.extend(entries.iter().copied());
+        properties.order_as_java();
+        assert_eq!((properties.len(), properties.get("n7"), properties.get("n8")), (300_000, Some("2"), Some("1")));
+        let (few, many) = (entries.get(..40).unwrap(), [entries.get(..40).unwrap(), &[("n5", "1"); 40]].concat());
+        assert_eq!(text(&many, true), text(few, true));
     }
 
     #[test]
