@@ -123,16 +123,19 @@ fn flush_at_intervals(signal: &Signal, flushed: &dyn Flushed) {
 }
 
 fn flush_on_demand(signal: &Signal, flushed: &dyn Flushed) {
-    loop {
-        let is_idle = |asked: &mut Asked| !asked.stop && !flushed.waits_for(asked.end);
-        let waited = signal.changed.wait_while(signal.lock(), is_idle);
-        if waited.unwrap_or_else(PoisonError::into_inner).stop {
-            return;
+    let mut asked = signal.lock();
+    while !asked.stop {
+        let is_asked = flushed.waits_for(asked.end);
+        if is_asked {
+            drop(asked);
+            flushed.flush_in_thread();
+            asked = signal.lock();
         }
-        flushed.flush_in_thread();
-        // Under the lock, so that no put misses it.
-        let _asked = signal.lock();
+        // Under the lock, so that no put misses it. Also if another thread has flushed since a put asked.
         signal.changed.notify_all();
+        if !is_asked {
+            asked = signal.changed.wait(asked).unwrap_or_else(PoisonError::into_inner);
+        }
     }
 }
 
@@ -176,5 +179,33 @@ mod tests {
         service.wait(&*log, 10, Duration::from_secs(60));
         assert!(!log.waits_for(10));
         service.wait(&*log, 3, Duration::from_secs(60));
+    }
+
+    /// A log that somebody else flushes before the thread looks.
+    #[derive(Debug, Default)]
+    struct Raced {
+        looks: AtomicU64,
+    }
+
+    impl Flushed for Raced {
+        fn unflushed(&self) -> u64 {
+            0
+        }
+
+        fn waits_for(&self, end: u64) -> bool {
+            // The first look is that of the put.
+            end > 0 && self.looks.fetch_add(1, Ordering::AcqRel) == 0
+        }
+
+        fn flush_in_thread(&self) {}
+    }
+
+    #[test]
+    fn a_wait_ends_with_the_flush_of_another_thread() {
+        let log = Arc::new(Raced::default());
+        let service = FlushService::start(Arc::clone(&log), Schedule::Demand).unwrap();
+        let begin = Instant::now();
+        service.wait(&*log, 5, Duration::from_secs(60));
+        assert!(begin.elapsed() < Duration::from_secs(30));
     }
 }
