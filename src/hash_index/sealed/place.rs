@@ -165,14 +165,26 @@ pub fn described(directory: &Path, written: Vec<Bytes>, expected: u64) -> Result
     Ok(files)
 }
 
-/// Deletes the files of keys whose names begin with `name`: those of a job that failed.
+/// Deletes the files of keys whose names begin with `name`: those of a job that failed. If it failed after its catalog was written,
+/// they stay.
 ///
 /// # Errors
 /// The system's error, with the path.
 pub fn discard(directory: &Path, name: &str) -> Result<()> {
     // Other processes wrote them.
     forget_listings();
+    let begin = format!("{KEYS}/{name}");
+    match read_catalog(directory, &[]) {
+        Ok(catalog) if catalog.keys.iter().any(|file| file.path.starts_with(&begin)) => return Ok(()),
+        Err(error @ Error::Io { .. }) if !is_missing(&error) => return Err(error),
+        // None, that of before, or one that nobody can read.
+        _ => {}
+    }
     delete_keys(directory, |file| file.starts_with(name))
+}
+
+fn is_missing(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
 }
 
 /// Writes the catalog, and then deletes the files of keys that it does not name.
@@ -189,7 +201,7 @@ pub fn publish(directory: &Path, catalog: &Catalog) -> Result<()> {
 
 fn delete_keys(directory: &Path, is_over: impl Fn(&str) -> bool) -> Result<()> {
     let listed = match storage::list(&directory.join(KEYS)) {
-        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(error) if is_missing(&error) => Vec::new(),
         listed => listed?,
     };
     for entry in listed {
@@ -198,4 +210,33 @@ fn delete_keys(directory: &Path, is_over: impl Fn(&str) -> bool) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_that_fails_late_keeps_the_files_of_its_catalog() {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
+        let count = || std::fs::read_dir(directory.join(KEYS)).map_or(0, Iterator::count);
+        let write = |name: &str| {
+            let row = Row { key_hash: 1, part: 0, offset: 2, time: 3 };
+            let written = write_packed(directory, name, 0, &Layout::OneLog, BTreeMap::from([(0, vec![row])])).unwrap();
+            described(directory, written.into_iter().map(Bytes::from).collect(), 1).unwrap()
+        };
+        write("early");
+        discard(directory, "early").unwrap();
+        assert_eq!(count(), 0);
+        let keys = write("late");
+        let catalog = Catalog { layout: Layout::OneLog, files: Vec::new(), keys, notes: BTreeMap::new() };
+        publish(directory, &catalog).unwrap();
+        write("other");
+        for name in ["late", "other"] {
+            discard(directory, name).unwrap();
+            assert_eq!(count(), if name == "late" { 2 } else { 1 });
+        }
+        assert_eq!(read_catalog(directory, &[]).unwrap().keys, catalog.keys);
+    }
 }
