@@ -102,7 +102,8 @@ impl PySendTable {
 #[pyclass(name = "Sends", module = "logdex._core", frozen)]
 pub(super) struct PySends {
     sends: Sends,
-    data: Arc<PyBackedBytes>,
+    /// The frames, without what else came: they may wait for long.
+    data: Vec<u8>,
     born_host: Option<Host>,
     facts: Arc<SendFacts>,
 }
@@ -169,10 +170,10 @@ fn remoting_frames<'py>(
         let topics = table.map(|table| table.table.read().unwrap_or_else(PoisonError::into_inner));
         remoting::frames(&data, topics.as_deref())
     });
-    let data = Arc::new(data);
     let object = |frames| match (frames, table) {
         (Frames::Sends(sends), Some(PySendTable { facts, .. })) => {
-            let sends = PySends { sends, data: Arc::clone(&data), born_host, facts: Arc::clone(facts) };
+            let own = data.get(sends.place()).unwrap_or_default().to_vec();
+            let sends = PySends { sends, data: own, born_host, facts: Arc::clone(facts) };
             Ok(Bound::new(py, sends)?.into_any())
         }
         (Frames::Other(place), _) => Ok(PyBytes::new(py, data.get(place).unwrap_or_default()).into_any()),

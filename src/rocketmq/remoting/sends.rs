@@ -90,14 +90,15 @@ pub fn frames(data: &[u8], table: Option<&SendTable>) -> std::result::Result<Vec
         let place = at..at + length;
         let Some(frame) = data.get(place.clone()) else { break };
         at = place.end;
-        match table.and_then(|table| Send::take(frame, place.end, table)) {
+        let before = if let Some(Frames::Sends(sends)) = found.last() { sends.bytes() } else { 0 };
+        match table.and_then(|table| Send::take(frame, before + length, table)) {
             None => found.push(Frames::Other(place)),
             Some(send) => {
                 if let Some(Frames::Sends(sends)) = found.last_mut() {
                     sends.sends.push(send);
-                    sends.bytes += length;
+                    sends.place.end = place.end;
                 } else {
-                    found.push(Frames::Sends(Sends { sends: vec![send], bytes: length }));
+                    found.push(Frames::Sends(Sends { sends: vec![send], place }));
                 }
             }
         }
@@ -109,7 +110,7 @@ pub fn frames(data: &[u8], table: Option<&SendTable>) -> std::result::Result<Vec
 #[derive(Debug)]
 pub struct Sends {
     sends: Vec<Send>,
-    bytes: usize,
+    place: Range<usize>,
 }
 
 impl Sends {
@@ -118,13 +119,17 @@ impl Sends {
         self.sends.len()
     }
 
-    /// Bytes of the frames.
-    pub fn bytes(&self) -> usize {
-        self.bytes
+    /// Where the frames are.
+    pub fn place(&self) -> Range<usize> {
+        self.place.clone()
     }
 
-    /// Returns the messages, as the log takes them. `data` are the bytes in which the frames were found; `born_host` `None`: the
-    /// broker.
+    /// Bytes of the frames.
+    pub fn bytes(&self) -> usize {
+        self.place.len()
+    }
+
+    /// Returns the messages, as the log takes them. `data` are the bytes of the frames; `born_host` `None`: the broker.
     pub fn messages<'a>(
         &'a self,
         data: &'a [u8],
@@ -191,12 +196,12 @@ struct Send {
     properties: String,
     /// The producer waits for the disk.
     waits: bool,
-    /// Where the body is.
+    /// Where the body is in the bytes of all frames.
     body: Range<usize>,
 }
 
 impl Send {
-    /// Returns the send of a frame; `None` if it is something else. `end` is where the frame ends in its bytes.
+    /// Returns the send of a frame; `None` if it is something else. `end` is where the frame ends in the bytes of all.
     fn take(frame: &[u8], end: usize, table: &SendTable) -> Option<Self> {
         if !may_be_send(frame) {
             return None;
