@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
@@ -90,6 +90,9 @@ class _Source(Protocol):
     def describe(self) -> tuple[Any, Report]:
         """Check it. Return what a catalog needs of it, or None if it cannot be sealed, and why."""
 
+    def as_described(self, facts: Any) -> _Source:
+        """Return the source with what was known of it then: it may grow."""
+
     def parts(self) -> Sequence[int]:
         """Return where tasks begin to read it."""
 
@@ -100,17 +103,20 @@ class _Source(Protocol):
 @dataclass(frozen=True)
 class _IndexFile:
     opened: bytes
-    entries: int
+    entries: int = 0
 
     def describe(self) -> tuple[Any, Report]:
         return describe_index_file(*pickle.loads(self.opened))  # noqa: S301 -- the driver's own
+
+    def as_described(self, facts: Any) -> _IndexFile:
+        return replace(self, entries=facts[0])
 
     def parts(self) -> Sequence[int]:
         return range(1, self.entries + 1, _ENTRIES_A_TASK)
 
     def packed(self, begin: int, bounds: Sequence[int]) -> Iterable[Any]:
         log, file = pickle.loads(self.opened)  # noqa: S301 -- as above
-        return [packed_rows(log, file, begin, _ENTRIES_A_TASK, bounds)]
+        return [packed_rows(log, file, begin, min(_ENTRIES_A_TASK, self.entries + 1 - begin), bounds)]
 
 
 @dataclass(frozen=True)
@@ -123,6 +129,10 @@ class _Segment:
     def describe(self) -> tuple[Any, Report]:
         segment, following = pickle.loads(self.opened)  # noqa: S301 -- as above
         return describe_segment(self.partition, segment, following, self.header)
+
+    def as_described(self, facts: Any) -> _Segment:
+        del facts
+        return self
 
     def parts(self) -> Sequence[int]:
         return [0]
@@ -137,7 +147,7 @@ def _seal_store(spark: SparkSession, root: Path, store: MessageStore, out: Path 
     log, files = store.commit_log, store.index.files if store.index is not None else []
     target = sealed_directory(root if out is None else out)
     sealing = StoreSealing(root, target, log)
-    sources = [_IndexFile(pickle.dumps((log, file)), len(file)) for file in files]
+    sources = [_IndexFile(pickle.dumps((log, file))) for file in files]
     whole, reports = _described(spark, sources, [partial(sealing.add_facts, file.path) for file in files])
     with _discarding(target) as name:
         packed = _packed(spark, whole, sealing.bounds())
@@ -164,11 +174,11 @@ def _described(
 ) -> tuple[list[_Source], list[Report]]:
     """Check sources in tasks, and add what is known of those that can be sealed. Return these, and the reports of all."""
     described = call_in_tasks(spark, lambda source: source.describe(), sources)
-    whole = []
+    whole: list[_Source] = []
     for source, add, (facts, _) in zip(sources, adds, described, strict=True):
         if facts is not None:
             add(facts)
-            whole.append(source)
+            whole.append(source.as_described(facts))
     return whole, [report for _, report in described]
 
 

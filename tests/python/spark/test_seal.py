@@ -15,7 +15,7 @@ from logdex import spark as ls
 from logdex._core import forget_lists, list_remote, locate, read_file
 from logdex.errors import CorruptFileError
 from logdex.kafka import LogDir
-from logdex.rocketmq import MessageStore
+from logdex.rocketmq import MessageStore, StoreWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,6 +98,31 @@ def test_the_rows_of_kafka_are_those_of_a_local_seal(spark: SparkSession, tmp_pa
     assert report.checked["entries"] > 0
     with LogDir.open(root, sealed=tmp_path / "spark") as logs:
         assert logs.verify().kinds.get("sealed-row") is None
+
+
+def test_a_store_may_grow_meanwhile(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "store"
+    module = import_module("logdex.spark.seal")
+    describe = module._described
+    with StoreWriter.open(root, file_size=1 << 20, hash_slots=100, max_entries=400) as writer:
+
+        def put(count: int) -> None:
+            for number in range(count):
+                writer.put_message("T", b"body", keys=f"k{number}")
+            writer.dispatch()
+            writer.flush()
+
+        def described(*arguments: object) -> object:
+            found = describe(*arguments)
+            put(50)
+            return found
+
+        put(500)
+        monkeypatch.setattr(module, "_described", described)
+        report = ls.seal(spark, str(root), str(tmp_path / "out"))
+    assert [finding.kind for finding in report.findings] == ["sealed-file"]
+    with MessageStore.open(root, sealed=tmp_path / "out") as store:
+        assert len(store.find("T", "k7").messages) == 2
 
 
 def test_a_header_is_kafkas(spark: SparkSession, store: Callable[[str], Path], tmp_path: Path) -> None:
