@@ -135,7 +135,7 @@ def _file_sizes(archive: Archive) -> dict[str, str]:
 
 
 def runtime_info(archive: Archive, state: State, _: Request) -> Answer:
-    """Answer what `clusterList` and `brokerStatus` show. Nothing waits for a thread but messages that are put."""
+    """Answer what `clusterList` and `brokerStatus` show. Of what waits only messages that are put are counted."""
     log = archive.store.commit_log
     begin, end = log.min_offset, log.max_offset
     waits = [
