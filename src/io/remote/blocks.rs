@@ -21,7 +21,8 @@ use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
 use lru::LruCache;
 
-use super::client::{Client, Failure, client, lock};
+use super::client::{Client, client, lock};
+use super::failure::Failure;
 use super::object::Object;
 
 /// Bytes of a block of the cache.

@@ -1,7 +1,7 @@
 //! The runtime of the process, its connections, and the requests that are made on them.
 //!
 //! Requests that fail for a moment are repeated by the `object_store` crate with growing pauses; a body that breaks off is
-//! asked for again here. All of it ends with [`DEADLINE`].
+//! asked for again here. All of it ends with the deadline of the options.
 
 use std::collections::HashMap;
 use std::io;
@@ -18,6 +18,7 @@ use object_store::{GetOptions, ListResult, ObjectMeta, ObjectStore, ObjectStoreE
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 
+use super::failure::{Failure, MOST_DEADLINES, deadline, hidden, late, within};
 use super::machines;
 use super::object::{Object, RemoteEntry};
 use super::process_stores;
@@ -25,12 +26,6 @@ use super::roots::{self, Options};
 
 /// Requests in flight.
 const MOST_REQUESTS: usize = 16;
-/// Time after which a request is not repeated, unless the option [`RETRY_TIMEOUT`] says another.
-const DEADLINE: Duration = Duration::from_secs(60);
-/// The option of ours; all others are those of the `object_store` crate.
-pub(super) const RETRY_TIMEOUT: &str = "retry_timeout";
-/// A request ends after so many deadlines even if bytes still come.
-const MOST_DEADLINES: u32 = 4;
 /// How often a body that broke off is asked for again.
 const MOST_BODIES: u32 = 5;
 /// How long a listing is believed. Opening a store asks for the same directories several times.
@@ -85,102 +80,6 @@ pub(super) fn client() -> io::Result<Arc<Client>> {
             Ok(new)
         }
     }
-}
-
-/// Why a request failed, for each of those who wait for it.
-#[derive(Clone, Debug)]
-pub(super) struct Failure {
-    kind: io::ErrorKind,
-    text: String,
-}
-
-impl From<Failure> for io::Error {
-    fn from(failure: Failure) -> Self {
-        Self::new(failure.kind, failure.text)
-    }
-}
-
-impl Failure {
-    pub(super) fn other(text: impl Into<String>) -> Self {
-        Self { kind: io::ErrorKind::Other, text: text.into() }
-    }
-
-    pub(super) fn input(text: impl Into<String>) -> Self {
-        Self { kind: io::ErrorKind::InvalidInput, text: text.into() }
-    }
-
-    /// Without the values of options, which may be credentials, and without queries, which may be signatures.
-    pub(super) fn of(error: &object_store::Error, options: &Options) -> Self {
-        use object_store::Error as E;
-        let kind = match error {
-            E::NotFound { .. } => io::ErrorKind::NotFound,
-            E::PermissionDenied { .. } | E::Unauthenticated { .. } => io::ErrorKind::PermissionDenied,
-            E::InvalidPath { .. } => io::ErrorKind::InvalidInput,
-            E::AlreadyExists { .. } | E::Precondition { .. } => io::ErrorKind::AlreadyExists,
-            // The crate has no kind for a list that is refused, and for a bucket that is not there.
-            other if other.to_string().contains("status code: 404") => io::ErrorKind::NotFound,
-            other if other.to_string().contains("status code: 403") => io::ErrorKind::PermissionDenied,
-            _ => io::ErrorKind::Other,
-        };
-        let mut text = if kind == io::ErrorKind::NotFound { "no such object".to_owned() } else { error.to_string() };
-        if text.contains("169.254.169.254") || text.contains("metadata.google.internal") {
-            // The address at which a cloud's machines ask for their credentials.
-            text = format!(
-                "no credentials: give them as storage options or in the environment; or skip_signature=true \
-                 for what is public ({text})"
-            );
-        }
-        Self { kind, text: hidden(&text, options) }
-    }
-}
-
-/// Returns the deadline of requests: that of the options, such as `30s` or `500ms`.
-pub(super) fn deadline(options: &Options) -> Result<Duration, Failure> {
-    let Some((_, text)) = options.iter().find(|(name, _)| name.eq_ignore_ascii_case(RETRY_TIMEOUT)) else {
-        return Ok(DEADLINE);
-    };
-    let units = [("ms", 1), ("s", 1000), ("m", 60_000)];
-    let number = |(unit, ms): (&str, u64)| text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(ms);
-    let found = units.into_iter().find_map(number).filter(|ms| *ms > 0);
-    found.map(Duration::from_millis).ok_or_else(|| {
-        Failure::input(format!("storage option {RETRY_TIMEOUT:?}: expected a time such as 30s, 500ms or 2m"))
-    })
-}
-
-/// Waits for an answer, but not for ever.
-pub(super) async fn within<T>(
-    options: &Options,
-    answer: impl Future<Output = object_store::Result<T>>,
-) -> Result<object_store::Result<T>, Failure> {
-    let most = deadline(options)? * MOST_DEADLINES;
-    tokio::time::timeout(most, answer).await.map_err(|_| late(most))
-}
-
-fn late(most: Duration) -> Failure {
-    Failure { kind: io::ErrorKind::TimedOut, text: format!("expected the whole answer within {} s", most.as_secs()) }
-}
-
-/// A shorter value is no secret worth the name, and may be part of any word.
-const SHORTEST_SECRET: usize = 6;
-
-/// Removes values of options and queries of URLs from a text.
-fn hidden(text: &str, options: &Options) -> String {
-    let mut text = text.to_owned();
-    for (_, value) in options.iter().filter(|(name, value)| is_secret(name) && value.len() >= SHORTEST_SECRET) {
-        text = text.replace(value.as_str(), "***");
-    }
-    let words: Vec<&str> = text
-        .split(' ')
-        .map(|word| if word.contains("://") { word.split('?').next().unwrap_or(word) } else { word })
-        .collect();
-    words.join(" ")
-}
-
-/// Returns whether the value of an option is a credential.
-pub(super) fn is_secret(name: &str) -> bool {
-    const WORDS: [&str; 8] = ["secret", "key", "token", "password", "sas", "credential", "signature", "proxy"];
-    let name = name.to_ascii_lowercase();
-    WORDS.iter().any(|word| name.contains(word))
 }
 
 impl Client {

@@ -10,7 +10,7 @@ use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::http::HttpBuilder;
 use object_store::{BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, RetryConfig};
 
-use super::client::{Failure, RETRY_TIMEOUT, deadline};
+use super::failure::{Failure, RETRY_TIMEOUT, deadline};
 use super::roots::Options;
 
 /// Without a byte for this part of the deadline, an attempt has failed.

@@ -7,7 +7,8 @@
 //! - [`roots`]: which stores there are, with the options that lead to them
 //! - `object`: what a store says about files
 //! - `client`: the runtime of the process, and its requests
-//! - `machines`: the stores of other machines
+//! - `failure`: why requests fail, and how long they may take
+//! - `machines`: the stores of other machines; `no_machines`: a build without them
 //! - `blocks`: what was read, and what is read ahead
 //! - `file`: an open file
 //! - [`memory`]: files that are bytes in memory
@@ -17,24 +18,14 @@
 
 mod blocks;
 mod client;
+mod failure;
 mod file;
 pub mod file_system;
 #[cfg(feature = "remote")]
 mod machines;
-#[cfg(not(feature = "remote"))]
-mod machines {
-    use std::sync::Arc;
-
-    use object_store::ObjectStore;
-
-    use super::client::Failure;
-    use super::roots::Options;
-
-    pub(super) fn connect(_url: &str, _options: &Options) -> Result<Arc<dyn ObjectStore>, Failure> {
-        Err(Failure::input("this build reads no stores of other machines: build logdex with the feature `remote`"))
-    }
-}
 pub mod memory;
+#[cfg(not(feature = "remote"))]
+mod no_machines;
 mod object;
 mod process_stores;
 pub mod roots;
@@ -43,6 +34,8 @@ pub mod upload;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+#[cfg(not(feature = "remote"))]
+use no_machines as machines;
 
 pub use super::regular_file::is_remote;
 use super::source::ReadAt as _;

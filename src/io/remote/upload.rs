@@ -10,7 +10,8 @@ use futures_util::{TryStreamExt as _, stream};
 use object_store::path::Path as Key;
 use object_store::{ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload, UpdateVersion};
 
-use super::client::{Client, Failure, client, within};
+use super::client::{Client, client};
+use super::failure::{Failure, within};
 use super::roots::Options;
 use crate::error::{Error, Result};
 
