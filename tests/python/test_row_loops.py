@@ -54,7 +54,7 @@ ALLOWED: dict[str, str] = {
     "rocketmq/overview.py: first_time": "one value, for info",
     "rocketmq/overview.py: store_times": "two values a queue, for what is said if nothing is found",
     "spark/find.py: _same_times": "one value for each distinct time range",
-    "spark/seal.py: _rows.rows": "parts of index files, of which a task has few",
+    "spark/seal.py: _packed.pack": "parts of index files and segments, of which a task has few",
     "spark/messages/plan.py: MessagePlan._by_index": "offsets of candidates, for the plan of the driver",
     "spark/messages/plan.py: MessagePlan._units": "one value a queue: its mean message size",
     "web/message_pages.py: MessagePages._neighbours": "one value for each neighbour of the message that is shown",
