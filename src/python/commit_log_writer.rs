@@ -51,6 +51,9 @@ struct GivenObject<'py> {
     is_batch: bool,
 }
 
+/// Messages, bytes, rates, the longest put in ms, and messages by the duration of their put.
+type Statistics = (u64, u64, [f64; 3], f64, Vec<u64>);
+
 /// The texts of the properties of a [`GivenObject`].
 type PropertyTexts = Vec<(PyBackedStr, PyBackedStr)>;
 
@@ -495,9 +498,9 @@ impl PyCommitLogWriter {
     /// the longest put, and the messages by the duration of their put: below 1, 10, 50, 100, 200 and 500 ms, 1, 2, 3, 4, 5 and
     /// 10 s, and all others.
     #[getter]
-    fn statistics(&self) -> (u64, u64, [f64; 3], f64, Vec<u64>) {
-        let PutStatistics { messages, bytes, longest, durations, meter } = self.writer.statistics();
-        (messages, bytes, meter.rates(), longest.as_secs_f64() * 1e3, durations.to_vec())
+    fn statistics(&self) -> PyResult<Statistics> {
+        let PutStatistics { messages, bytes, longest, durations, meter } = self.writer.statistics()?;
+        Ok((messages, bytes, meter.rates(), longest.as_secs_f64() * 1e3, durations.to_vec()))
     }
 
     /// Offset in the log after the last message.

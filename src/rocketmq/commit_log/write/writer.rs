@@ -108,8 +108,12 @@ impl CommitLogWriter {
     }
 
     /// What was put since the log was opened. A put counts when it ends.
-    pub fn statistics(&self) -> PutStatistics {
-        self.statistics.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    ///
+    /// # Errors
+    /// `InvalidArgument` in a forked process, where the lock may be held for ever.
+    pub fn statistics(&self) -> Result<PutStatistics> {
+        self.check_process()?;
+        Ok(self.statistics.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
     /// Sets the queue offset of the next message of a queue. A queue that was never set begins with 0.
