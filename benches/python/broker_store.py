@@ -53,13 +53,15 @@ def message_bytes(body_bytes: int = BODY_BYTES) -> int:
     return len(_frame(body_bytes)[0])
 
 
-def write_log(directory: Path, messages: int, *, body_bytes: int = BODY_BYTES, file_bytes: int = FILE_BYTES) -> int:
-    """Write a commit log, and return the bytes of a message."""
+def write_log(
+    directory: Path, messages: int, *, body_bytes: int = BODY_BYTES, file_bytes: int = FILE_BYTES, start_offset: int = 0
+) -> int:
+    """Write a commit log whose older files expired, up to an offset; return the bytes of a message."""
     template, places = _frame(body_bytes)
     in_file = (file_bytes - BLANK_BYTES) // len(template)
     directory.mkdir(parents=True)
     for number, begin in enumerate(range(0, messages, in_file)):
-        start, end = number * file_bytes, min(begin + in_file, messages)
+        start, end = start_offset + number * file_bytes, min(begin + in_file, messages)
         with (directory / f"{start:020d}").open("wb") as file:
             for first in range(begin, end, STEP):
                 rows = np.arange(first, min(first + STEP, end), dtype=np.uint64)

@@ -45,6 +45,7 @@ sys.path.append(str(Path(__file__).parents[2] / "tests" / "python" / "support"))
 from slow_proxy import SlowProxy
 
 MESSAGES = 200_000
+LOG_START = 1 << 50
 BUCKET = "bench"
 ENTRY = np.dtype([("hash", ">i4"), ("offset", ">i8"), ("time", ">i4"), ("previous", ">i4")])
 
@@ -64,35 +65,38 @@ def main() -> None:
         root = (given.dir or Path(scratch)) / "store"
         if not (root / "index").exists():
             make(root, given.files, given.slots, given.entries)
-        measure(root, given.finds, given.delay_ms / 1000, is_sealed=given.sealed)
+        measure(root, message_count(given.entries), given.finds, given.delay_ms / 1000, is_sealed=given.sealed)
 
 
 def make(root: Path, files: int, slot_count: int, max_entries: int) -> None:
     """Write log, queues and index."""
-    message_bytes = broker_store.write_log(root / "commitlog", MESSAGES)
+    messages = message_count(max_entries)
+    message_bytes = broker_store.write_log(root / "commitlog", messages, start_offset=LOG_START)
     with MessageStore.open(root) as store:
         store.build_queues(root)
-    indexed = min(MESSAGES, max_entries // 4)
     texts = [
         f"{broker_store.topic(number)}#{key(number)}"
-        for number in range(MESSAGES - indexed, MESSAGES)
+        for number in range(messages)
         for key in (broker_store.uniq_key, broker_store.key)
     ]
     hashes = np.asarray(_core.key_hashes(texts))
-    own_offsets = np.repeat(np.arange(MESSAGES - indexed, MESSAGES, dtype=np.int64) * message_bytes, 2)
+    own_offsets = np.repeat(LOG_START + np.arange(messages, dtype=np.int64) * message_bytes, 2)
     (root / "index").mkdir()
     random = np.random.default_rng(7)
     for number in range(files):
         entries = np.zeros(max_entries, ENTRY)
         entries["hash"][1:] = random.integers(0, 1 << 31, max_entries - 1, np.int32)
-        begin = -(files - number) * (1 << 40)
-        entries["offset"][1:] = begin + np.arange(max_entries - 1, dtype=np.int64) * 200
+        entries["offset"][1:] = (number << 40) + np.arange(max_entries - 1, dtype=np.int64) * 200
         entries["time"] = np.arange(max_entries) // 4000
         if number == files - 1:
             entries["hash"][-len(hashes) :] = hashes
             entries["offset"][-len(hashes) :] = own_offsets
-            entries["offset"][1 : -len(hashes)] = 0
         write_index(root / "index" / f"2026010100000{number:04d}", entries, slot_count)
+
+
+def message_count(max_entries: int) -> int:
+    """Return how many messages an index file of so many entries has beside those that expired; each has two entries."""
+    return min(MESSAGES, max_entries // 8)
 
 
 def write_index(path: Path, entries: np.ndarray[Any, np.dtype[np.void]], slot_count: int) -> None:
@@ -105,7 +109,7 @@ def write_index(path: Path, entries: np.ndarray[Any, np.dtype[np.void]], slot_co
     entries["previous"][1:] = previous
     heads = np.zeros(slot_count, ">i4")
     heads[slots] = np.arange(1, len(slots) + 1)
-    begin, end = broker_store.T0, broker_store.T0 + 10_000_000
+    begin, end = broker_store.T0, broker_store.T0 + 1000 * int(entries["time"][-1])
     header = np.array([begin, end, entries["offset"][1], entries["offset"][-1]], ">i8").tobytes()
     counts = np.array([np.count_nonzero(heads), len(entries)], ">i4").tobytes()
     with path.open("wb") as file:
@@ -114,7 +118,7 @@ def write_index(path: Path, entries: np.ndarray[Any, np.dtype[np.void]], slot_co
         entries.tofile(file)
 
 
-def measure(root: Path, finds: int, delay_s: float, *, is_sealed: bool) -> None:
+def measure(root: Path, messages: int, finds: int, delay_s: float, *, is_sealed: bool) -> None:
     """Open and find, each time with other options, so that nothing is in memory."""
     server = serve(root)
     figures: list[tuple[int, int, float, int]] = []
@@ -125,7 +129,7 @@ def measure(root: Path, finds: int, delay_s: float, *, is_sealed: bool) -> None:
             print(store.seal())
     with SlowProxy(server.server_port, delay_s) as proxy, MessageStore.open(root, sealed="never") as local:
         for number in range(finds):
-            chosen = MESSAGES - 1 - number * 7919 % (MESSAGES // 20)
+            chosen = number * 7919 % messages
             topic, key = broker_store.topic(chosen), broker_store.uniq_key(chosen)
             options = {"aws_endpoint": proxy.endpoint, "aws_region": "x", "aws_access_key_id": str(number)}
             options["aws_secret_access_key"] = "unused"  # noqa: S105 -- nobody asks for it
@@ -166,6 +170,7 @@ class StoreHandler(BaseHTTPRequestHandler):
     """Serves a folder as the prefix of its name in a bucket."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # head and body are two writes: else each answer waits for 40 ms
     folder: Path
 
     def do_GET(self) -> None:
@@ -207,8 +212,16 @@ class StoreHandler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def do_HEAD(self) -> None:
-        """Answer that there is no object, as for a directory."""
-        self._answer(404, b"")
+        """Answer what an object is; a directory is none."""
+        path = self.folder.parent.joinpath(*unquote(urlsplit(self.path).path).split("/")[2:])
+        if not path.is_file():
+            self._answer(404, b"")
+            return
+        self.send_response(200)
+        self.send_header("Content-Length", str(path.stat().st_size))
+        self.send_header("ETag", etag(path))
+        self.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
+        self.end_headers()
 
     def _answer(self, status: int, body: bytes) -> None:
         self.send_response(status)
