@@ -24,7 +24,7 @@ _Times: TypeAlias = _ArrowArray | Sequence[Time | None]
 _FileFacts: TypeAlias = tuple[
     int, Sequence[int], tuple[int, int], tuple[int, int], tuple[int, int], Sequence[tuple[int, int]]
 ]
-_SegmentFacts: TypeAlias = tuple[bytes, Sequence[int]]
+_SegmentFacts: TypeAlias = tuple[bytes, Sequence[int], int]
 
 __all__ = [
     "CODECS",
@@ -285,8 +285,8 @@ class PackedSegment:
         partition: tuple[str, int],
         part: int,
         segment: LogSegment,
+        end_offset: int,
         bounds: Sequence[int],
-        following: LogSegment | None = None,
         header: str | None = None,
     ) -> PackedSegment: ...
     def __iter__(self) -> PackedSegment: ...

@@ -182,21 +182,22 @@ pub struct SegmentFacts {
 }
 
 impl SegmentFacts {
-    /// For another process.
+    /// For another process: the line of the catalog, hashes, and the end of the offsets that have rows.
     ///
     /// # Errors
     /// `InvalidArgument` if it cannot be encoded.
-    pub fn encode(self) -> Result<(Vec<u8>, Vec<i32>)> {
+    pub fn encode(self) -> Result<(Vec<u8>, Vec<i32>, i64)> {
+        let end_offset = self.file.last_offset.map_or(0, |last| last.saturating_add(1));
         let (layout, files) = (Layout::OneLog, vec![self.file]);
         let catalog = Catalog { layout, files, keys: Vec::new(), notes: BTreeMap::new() };
-        Ok((catalog.encode()?, self.sample.hashes))
+        Ok((catalog.encode()?, self.sample.hashes, end_offset))
     }
 
     /// Of another process.
     ///
     /// # Errors
     /// `Corrupt`.
-    pub fn decode(directory: &Path, (file, hashes): (Vec<u8>, Vec<i32>)) -> Result<Self> {
+    pub fn decode(directory: &Path, (file, hashes, _): (Vec<u8>, Vec<i32>, i64)) -> Result<Self> {
         let file = Catalog::decode(directory, file.into())?.files.pop();
         let file = file.ok_or_else(|| Error::corrupt(directory, 0, "a segment", "none"))?;
         let rows = file.entries.and_then(|entries| u64::try_from(entries).ok()).unwrap_or(0);
@@ -261,7 +262,8 @@ pub struct PackedSegment {
 }
 
 impl PackedSegment {
-    /// Prepares to read a segment whose records end where the next segment begins. `part` is the number of its partition.
+    /// Prepares to read a segment up to an offset, where its rows ended when it was described: a broker may append. `part` is the
+    /// number of its partition.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -269,11 +271,11 @@ impl PackedSegment {
         partition: Partition,
         part: u32,
         segment: &Arc<Segment>,
-        next: Option<&Arc<Segment>>,
+        end_offset: i64,
         header: Option<String>,
         bounds: Vec<i32>,
     ) -> Result<Self> {
-        let reader = reader_of(&partition, segment, next, header.as_deref())?;
+        let reader = reader_of(&partition, segment, None, end_offset, header.as_deref())?;
         Ok(Self { reader, partition, part, header, bounds })
     }
 
@@ -363,7 +365,8 @@ fn for_each_row(
     header: Option<&str>,
     mut take: impl FnMut(&[Row]) -> Result<()>,
 ) -> Result<PassedOver> {
-    let mut reader = reader_of(partition, segment, next, header)?;
+    let end_offset = next.map_or(i64::MAX, |next| next.base_offset());
+    let mut reader = reader_of(partition, segment, next, end_offset, header)?;
     while let Some(records) = reader.next_batch()? {
         take(&rows_of(partition, part, &records, header)?)?;
     }
@@ -376,6 +379,7 @@ fn reader_of(
     partition: &Partition,
     segment: &Arc<Segment>,
     next: Option<&Arc<Segment>>,
+    end_offset: i64,
     header: Option<&str>,
 ) -> Result<SegmentReader> {
     let mut columns = vec![Column::Topic, Column::Key, Column::Offset, Column::Timestamp];
@@ -395,7 +399,6 @@ fn reader_of(
         partition: Some(partition.1),
         ..SegmentRange::whole(Arc::clone(segment))
     };
-    let end_offset = next.map_or(i64::MAX, |next| next.base_offset());
     let mut ranges = vec![SegmentRange { begin_offset: segment.base_offset(), end_offset, ..owner(segment) }];
     // Nothing of the next segment is read. A reader that knows of it takes an unfinished end before it for damage.
     let nothing = |next| SegmentRange { begin_position: Some(0), end_position: Some(0), ..owner(next) };

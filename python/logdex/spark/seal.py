@@ -125,22 +125,22 @@ class _Segment:
     partition: tuple[str, int]
     number: int
     header: str | None
+    end_offset: int = 0
 
     def describe(self) -> tuple[Any, Report]:
         segment, following = pickle.loads(self.opened)  # noqa: S301 -- as above
         return describe_segment(self.partition, segment, following, self.header)
 
     def as_described(self, facts: Any) -> _Segment:
-        del facts
-        return self
+        return replace(self, end_offset=facts[2])
 
     def parts(self) -> Sequence[int]:
         return [0]
 
     def packed(self, begin: int, bounds: Sequence[int]) -> Iterable[Any]:
         del begin
-        segment, following = pickle.loads(self.opened)  # noqa: S301 -- as above
-        return PackedSegment(self.partition, self.number, segment, bounds, following, self.header)
+        segment, _ = pickle.loads(self.opened)  # noqa: S301 -- as above
+        return PackedSegment(self.partition, self.number, segment, self.end_offset, bounds, self.header)
 
 
 def _seal_store(spark: SparkSession, root: Path, store: MessageStore, out: Path | None) -> Report:

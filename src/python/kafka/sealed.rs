@@ -141,7 +141,7 @@ impl PyLogSealing {
 }
 
 /// What a catalog needs of a segment: see [`SegmentFacts::encode`].
-type PyFacts = (Vec<u8>, Vec<i32>);
+type PyFacts = (Vec<u8>, Vec<i32>, i64);
 
 /// Read a segment, for `LogSealing.add_facts` in another process.
 ///
@@ -184,25 +184,25 @@ impl PyPackedSegment {
     ///     partition: Topic and number.
     ///     part: The number of the partition in `LogSealing.partitions`.
     ///     segment: The segment.
+    ///     end_offset: The end of its rows, the last of the facts of `describe_segment`.
     ///     bounds: The first hashes of all ranges but the first, ascending.
-    ///     following: The next segment, where its records end.
     ///     header: The name of a header whose values are sealed beside the keys.
     ///
     /// Raises:
     ///     OSError: The system refuses.
     #[new]
-    #[pyo3(signature = (partition, part, segment, bounds, following=None, header=None))]
+    #[pyo3(signature = (partition, part, segment, end_offset, bounds, header=None))]
     fn new(
         py: Python<'_>,
         partition: Partition,
         part: u32,
         segment: &PyLogSegment,
+        end_offset: i64,
         bounds: Vec<i32>,
-        following: Option<&PyLogSegment>,
         header: Option<String>,
     ) -> PyResult<Self> {
-        let (segment, next) = (segment.inner()?, following.map(PyLogSegment::inner).transpose()?);
-        let rows = py.detach(|| PackedSegment::open(partition, part, &segment, next.as_ref(), header, bounds))?;
+        let segment = segment.inner()?;
+        let rows = py.detach(|| PackedSegment::open(partition, part, &segment, end_offset, header, bounds))?;
         Ok(Self { rows: Mutex::new(rows) })
     }
 

@@ -14,7 +14,7 @@ import store_answers
 from logdex import spark as ls
 from logdex._core import forget_lists, list_remote, locate, read_file
 from logdex.errors import CorruptFileError
-from logdex.kafka import LogDir
+from logdex.kafka import LogDir, LogSegment
 from logdex.rocketmq import MessageStore, StoreWriter
 
 if TYPE_CHECKING:
@@ -123,6 +123,28 @@ def test_a_store_may_grow_meanwhile(spark: SparkSession, tmp_path: Path, monkeyp
     assert [finding.kind for finding in report.findings] == ["sealed-file"]
     with MessageStore.open(root, sealed=tmp_path / "out") as store:
         assert len(store.find("T", "k7").messages) == 2
+
+
+def test_a_log_may_grow_meanwhile(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = golden_kafka.unpack("codecs", tmp_path / "logs")
+    newest = max(root.glob("*/*.log"), key=lambda path: path.stat().st_size)
+    whole = newest.read_bytes()
+    with LogSegment.open(newest) as segment:
+        last = pa.table(segment.batches())["position"].to_pylist()[-1]
+    newest.write_bytes(whole[:last])
+    module = import_module("logdex.spark.seal")
+    describe = module._described
+
+    def described(*arguments: object) -> object:
+        found = describe(*arguments)
+        newest.write_bytes(whole)
+        return found
+
+    monkeypatch.setattr(module, "_described", described)
+    report = ls.seal(spark, str(root), str(tmp_path / "out"))
+    assert [(finding.kind, finding.path) for finding in report.findings] == [("sealed-file", str(newest))]
+    with LogDir.open(root, sealed=tmp_path / "out") as logs:
+        assert logs.verify().kinds.get("sealed-row") is None
 
 
 def test_a_header_is_kafkas(spark: SparkSession, store: Callable[[str], Path], tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ class NewMessage:
     """Whether the properties are written in the order of Java's HashMap."""
     is_batch: bool = False
     waits: bool = True
-    """Whether its producer waits for a slave (the property WAIT)."""
+    """Whether its producer waits for a slave (the property WAIT), and is told if the flush takes too long."""
 
 
 def again(message: Message, topic: str, queue_id: int, store_host: str) -> NewMessage:

@@ -81,6 +81,8 @@ def end_transaction(archive: Archive, state: State, request: Request) -> Put | N
     if half.phy_offset != phy_offset or half.topic != HALF_TOPIC:
         raise Refusal(Code.SYSTEM_ERROR, "The commit log offset wrong")
     op = _op_message(master, half)
+    # No status of the flush or of a slave is a failure here. Source: EndTransactionProcessor#sendFinalMessage.
+    op.waits = False
     if kind == _ROLLBACK:
         return Put(op, lambda _: Answer(remark=_UNSET))
     message = _committed(half, phy_offset)
