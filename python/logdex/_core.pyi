@@ -126,6 +126,7 @@ __all__ = [
     "indexed_messages",
     "infer_geometry",
     "is_partition",
+    "java_integer",
     "join_tiered",
     "json_lines",
     "judge_candidates",
@@ -392,15 +393,17 @@ def read_chain(
 ) -> tuple[int, int, list[tuple[int, int, int, int, int]], int, str | None]: ...
 def frames_with_key(
     log: CommitLog,
+    files: Sequence[IndexFile],
+    unindexed: EntryTable,
     topic: str,
     key: str,
-    candidates: Sequence[Any],
     *,
     begin: Time,
     end: Time,
     max_num: int,
     max_bytes: int,
 ) -> bytes: ...
+def java_integer(text: str, bits: int = 64) -> int: ...
 def judge_candidates(
     log: CommitLog,
     phy_offsets: Sequence[int],

@@ -22,6 +22,8 @@ _TICK_S = 1.0
 _BACKLOG = 1024
 _HANDSHAKE_S = 10.0
 _SMALL = 65_536
+_MOST_READ = 262_144
+"""Bytes of one read of a socket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ class Service(Protocol):
         """Forget a connection."""
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """A client. Every method is called by the thread of the event loop."""
 
     def __init__(self, listener: Listener) -> None:
@@ -82,6 +84,7 @@ class Connection(asyncio.Protocol):
         """The bytes with which the next frame is whole, as far as it is known."""
         self._unsent: list[bytes] = []
         self._unsent_bytes = 0
+        self._is_receiving = False
         self._is_paused = False
         self._is_accepted = False
         self._active = self._waits_since = listener.now()
@@ -94,9 +97,9 @@ class Connection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     def send(self, frame: bytes) -> None:
-        """Send a frame, unless the client is gone. Frames of one turn of the event loop are one call of the system."""
+        """Send a frame, unless the client is gone. Answers to what one read brought are one call of the system."""
         if self._transport is not None and self.is_open:
-            if not self._unsent:
+            if not self._unsent and not self._is_receiving:
                 self._listener.soon(self._send_all)
             self._unsent.append(frame)
             self._unsent_bytes += len(frame)
@@ -149,12 +152,16 @@ class Connection(asyncio.Protocol):
         if exc is not None:
             _log.debug("%s: %s", self.address, exc)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 -- the signature of asyncio
+        """Return where the next bytes go. They are taken from there at once, so that all connections share it."""
+        return self._listener.read_buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Take bytes, and pass on the frames that are whole."""
         if not self._buffer:
             self._waits_since = self._listener.now()
-        self._buffer += data
-        self._listener.received_bytes += len(data)
+        self._buffer += self._listener.read_buffer[:nbytes]
+        self._listener.received_bytes += nbytes
         self._split()
         too_many = self._listener.received_bytes > self._listener.limits.received_bytes
         if too_many and len(self._buffer) > _SMALL:
@@ -187,6 +194,12 @@ class Connection(asyncio.Protocol):
         return not self._is_paused and self.is_open
 
     def _split(self) -> None:
+        self._is_receiving = True
+        self._pass_on_frames()
+        self._is_receiving = False
+        self._send_all()
+
+    def _pass_on_frames(self) -> None:
         service, buffer = self._listener.service, self._buffer
         try:
             while self._is_reading() and len(buffer) >= self._needed:
@@ -222,6 +235,7 @@ class Listener:
         self.limits = limits or Limits()
         self.connections: set[Connection] = set()
         self.received_bytes = 0
+        self.read_buffer = memoryview(bytearray(_MOST_READ))
         self._server: asyncio.Server | None = None
         self._watch: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

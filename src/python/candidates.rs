@@ -14,11 +14,13 @@ use pyo3_arrow::{PyRecordBatch, PyTable};
 use super::batch_stream::{BatchStream, Batches, batch_reader};
 use super::commit_log::PyCommitLog;
 use super::convert;
+use super::entry_table::PyEntryTable;
+use super::index_file::PyIndexFile;
 use super::integer;
 use super::keys;
 use super::time;
 use crate::error::Result;
-use crate::hash_index::KeyColumn;
+use crate::hash_index::{self, Hits, IndexFile, KeyColumn, Keys, Topics, key_hash};
 use crate::java_text::decode_utf8;
 use crate::rocketmq::candidates::{self, Checks, Counts, Question, VerifiedMessages};
 use crate::rocketmq::commit_log::CommitLog;
@@ -77,10 +79,10 @@ fn find_messages(
 ) -> PyResult<PyFoundMessages> {
     let keys = texts(keys::text_column(keys, "keys")?);
     let topics = match topics {
-        None => Topics::Any,
+        None => Asked::Any,
         Some(topic) => match topic.cast::<PyString>() {
-            Ok(topic) => Topics::One(topic.to_cow()?.into_owned()),
-            Err(_) => Topics::Each(texts(keys::text_column(topic, "topics")?)),
+            Ok(topic) => Asked::One(topic.to_cow()?.into_owned()),
+            Err(_) => Asked::Each(texts(keys::text_column(topic, "topics")?)),
         },
     };
     let lists = candidates.iter().map(list_array).collect::<PyResult<Vec<_>>>()?;
@@ -101,34 +103,35 @@ fn find_messages(
 ///
 /// Args:
 ///     log: The log.
+///     files: The files of its index, newest first.
+///     unindexed: Entries of the rest of the log.
 ///     topic: The topic.
 ///     key: The key.
-///     candidates: Arrow list<int64> columns of offsets, as of `find_messages`.
 ///     begin: First store time, inclusive.
 ///     end: Last store time, inclusive.
 ///     max_num: The most messages.
 ///     max_bytes: The most bytes of frames.
 ///
 /// Raises:
-///     TypeError: Columns of another type.
 ///     OSError: The system refuses.
 #[pyfunction]
-#[pyo3(signature = (log, topic, key, candidates, *, begin, end, max_num, max_bytes))]
+#[pyo3(signature = (log, files, unindexed, topic, key, *, begin, end, max_num, max_bytes))]
 #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
 fn frames_with_key<'py>(
     py: Python<'py>,
     log: &PyCommitLog,
+    files: Vec<PyRef<'py, PyIndexFile>>,
+    unindexed: &PyEntryTable,
     topic: String,
     key: String,
-    candidates: Vec<Bound<'py, PyAny>>,
     begin: &Bound<'py, PyAny>,
     end: &Bound<'py, PyAny>,
     #[pyo3(from_py_with = integer::max_num)] max_num: u64,
     #[pyo3(from_py_with = integer::max_bytes)] max_bytes: u64,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let lists = candidates.iter().map(list_array).collect::<PyResult<Vec<_>>>()?;
+    let times = time::time_range(Some(begin), Some(end))?;
     let checks = Checks {
-        times: time::time_range(Some(begin), Some(end))?,
+        times,
         max_num: None,
         tags: false,
         columns: Vec::new(),
@@ -137,9 +140,19 @@ fn frames_with_key<'py>(
         body_budget: None,
     };
     let log = log.inner()?;
-    let question = questions(vec![Some(key)], &Topics::One(topic), &lists)?.pop().unwrap_or_default();
+    let files = files.iter().map(|file| file.inner()).collect::<PyResult<Vec<_>>>()?;
     let [max_num, max_bytes] = [max_num, max_bytes].map(|most| usize::try_from(most).unwrap_or(usize::MAX));
-    let frames = py.detach(|| candidates::frames_with_key(&log, question, &checks, max_num, max_bytes))?;
+    let (frames, damage) = py.detach(|| -> Result<_> {
+        let hash = key_hash(&format!("{topic}#{key}"));
+        let asked = Keys::new(KeyColumn::Hashes(vec![hash].into()), Topics::InKey);
+        let (files, mut hits): (Vec<&IndexFile>, _) = (files.iter().map(AsRef::as_ref).collect(), Hits::new());
+        let damage = hash_index::select_files(&files, &asked, 0..1, None, times, &mut hits)?;
+        let damage = damage.map(|(file, damage)| (file.path().to_owned(), damage));
+        let mut question = Question { topic: Some(topic), key: Some(key), candidates: unindexed.offsets(hash) };
+        question.candidates.extend_from_slice(hits.phy_offsets());
+        Ok((candidates::frames_with_key(&log, question, &checks, max_num, max_bytes)?, damage))
+    })?;
+    keys::warn_damage(py, damage)?;
     Ok(PyBytes::new(py, &frames))
 }
 
@@ -187,8 +200,8 @@ fn text_column<'py>(py: Python<'py>, values: &Bound<'py, PyAny>, name: &str) -> 
     convert::arro3_array(py, keys::text_column(values, name)?.into_array())
 }
 
-/// Topics of the keys.
-enum Topics {
+/// Topics of the questions.
+enum Asked {
     Any,
     One(String),
     Each(Vec<Option<String>>),
@@ -209,9 +222,9 @@ fn list_array(value: &Bound<'_, PyAny>) -> PyResult<ListArray> {
     list.cloned().ok_or_else(|| PyTypeError::new_err("candidates: expected an Arrow column of list<int64>"))
 }
 
-fn questions(keys: Vec<Option<String>>, topics: &Topics, lists: &[ListArray]) -> PyResult<Vec<Question>> {
+fn questions(keys: Vec<Option<String>>, topics: &Asked, lists: &[ListArray]) -> PyResult<Vec<Question>> {
     let rows = keys.len();
-    if let Topics::Each(topics) = topics
+    if let Asked::Each(topics) = topics
         && topics.len() != rows
     {
         return Err(PyValueError::new_err(format!("columns differ in length: {rows} keys, {} topics", topics.len())));
@@ -222,9 +235,9 @@ fn questions(keys: Vec<Option<String>>, topics: &Topics, lists: &[ListArray]) ->
     }
     let one = |row: usize, key: Option<String>| {
         let topic = match topics {
-            Topics::Any => Some(None),
-            Topics::One(topic) => Some(Some(topic.clone())),
-            Topics::Each(topics) => topics.get(row).cloned().flatten().map(Some),
+            Asked::Any => Some(None),
+            Asked::One(topic) => Some(Some(topic.clone())),
+            Asked::Each(topics) => topics.get(row).cloned().flatten().map(Some),
         };
         let (Some(key), Some(topic)) = (key, topic) else {
             return Question::default();

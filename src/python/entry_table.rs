@@ -24,6 +24,13 @@ pub(super) struct PyEntryTable {
     table: ProcessMutex<EntryTable>,
 }
 
+impl PyEntryTable {
+    /// Offsets of entries that have a hash.
+    pub(super) fn offsets(&self, hash: i32) -> Vec<i64> {
+        self.table.with(|table| table.offsets(hash).collect())
+    }
+}
+
 #[pymethods]
 impl PyEntryTable {
     /// An empty table.

@@ -18,6 +18,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyMeter>()?;
     m.add_class::<PySendTable>()?;
     m.add_class::<PySends>()?;
+    m.add_function(wrap_pyfunction!(java_integer, m)?)?;
     m.add_function(wrap_pyfunction!(remoting_frames, m)?)
 }
 
@@ -146,6 +147,13 @@ impl PySends {
 
 fn fields(ext: &Bound<'_, PyDict>) -> PyResult<Vec<(String, String)>> {
     ext.iter().map(|(name, value)| Ok((name.extract()?, value.extract()?))).collect()
+}
+
+/// Return the Java integer of 32 or 64 bits that a text is; 0 if it is none, as for a broker.
+#[pyfunction]
+#[pyo3(signature = (text, bits=64))]
+fn java_integer(text: &str, bits: u32) -> i64 {
+    if bits == 32 { text.parse::<i32>().unwrap_or(0).into() } else { text.parse().unwrap_or(0) }
 }
 
 /// Return the whole frames at the beginning of the bytes that a client sent, in their order.

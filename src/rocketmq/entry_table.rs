@@ -83,6 +83,13 @@ impl EntryTable {
         Ok(ListArray::new(field, ends, offsets, hashes.nulls().cloned()))
     }
 
+    /// Return the offsets of a hash in ascending order.
+    pub fn offsets(&mut self, hash: i32) -> impl Iterator<Item = i64> {
+        self.sort();
+        let found = self.range(hash.cast_unsigned());
+        self.entries.get(found).unwrap_or_default().iter().map(|entry| entry.phy_offset())
+    }
+
     fn range(&self, hash: u32) -> Range<usize> {
         let begin = self.entries.partition_point(|entry| entry.hash < hash);
         let after = self.entries.get(begin..).unwrap_or_default();
@@ -122,6 +129,7 @@ mod tests {
         }
         assert_eq!(select(&mut table, vec![Some(7), None, Some(4)]), [Some(vec![40, big]), None, Some(vec![])]);
         table.push(7, 1 << 32);
+        assert_eq!(table.offsets(7).collect::<Vec<_>>(), [40, 1 << 32, big]);
         assert_eq!(select(&mut table, vec![Some(7), Some(i32::MAX)]), [Some(vec![40, 1 << 32, big]), Some(vec![0])]);
         assert_eq!(table.len(), 5);
         let mut other = EntryTable::default();

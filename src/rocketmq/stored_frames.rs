@@ -9,6 +9,7 @@ use super::consume_queue::unit::{BatchUnit, UNIT_LEN};
 use super::consume_queue::{ConsumeQueue, ExtensionReader, Kind, is_extension_address};
 use super::offset_files::OffsetFile;
 use crate::error::{Error, Result};
+use crate::io::FileSource;
 
 /// Bytes of units that a broker looks at for one pull, unless more messages are wanted.
 const WINDOW_BYTES: usize = 16_000;
@@ -54,7 +55,15 @@ pub struct QueueView {
     queue: Arc<ConsumeQueue>,
     files: Vec<OffsetFile>,
     bounds: (i64, i64),
-    frames: Mutex<FramesAt>,
+    readers: Mutex<Readers>,
+}
+
+/// Open files of a queue and of its log.
+#[derive(Debug)]
+struct Readers {
+    /// The file of the queue that was read last, and the offset of its first byte.
+    units: Option<(u64, Arc<FileSource>)>,
+    frames: FramesAt,
 }
 
 impl QueueView {
@@ -64,9 +73,9 @@ impl QueueView {
     /// `InvalidArgument` for a queue without its log; the system's error, with the path.
     pub fn open(queue: Arc<ConsumeQueue>) -> Result<Self> {
         let log = log_of(&queue)?;
-        let frames = Mutex::new(FramesAt::new(Arc::clone(log))?);
+        let readers = Mutex::new(Readers { units: None, frames: FramesAt::new(Arc::clone(log))? });
         let (files, bounds) = (queue.files()?, queue.bounds()?);
-        Ok(Self { queue, files, bounds, frames })
+        Ok(Self { queue, files, bounds, readers })
     }
 
     /// Queue offset of the first message that the log still has, and after the last one.
@@ -82,13 +91,14 @@ impl QueueView {
     /// # Errors
     /// The system's error, with the path.
     pub fn pull(&self, begin: i64, limits: Limits, codes: Option<&[i32]>) -> Result<Pulled> {
-        let units = self.units(begin, limits, codes.is_some())?;
+        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        let units = self.units(&mut readers.units, begin, limits, codes.is_some())?;
         if units.is_empty() {
             let next_offset = self.queue.written_from(&self.files, begin);
             return Ok(Pulled { frames: Vec::new(), messages: 0, next_offset, status: Status::OffsetFoundNull });
         }
         let (wanted, next_offset) = choose(&self.queue, &units, limits, codes)?;
-        let (frames, messages) = self.read(&wanted)?;
+        let (frames, messages) = read(&mut readers.frames, &wanted)?;
         let status = match (messages, wanted.len()) {
             (0, 0) => Status::NoMatchedMessage,
             (0, _) => Status::MessageWasRemoving,
@@ -98,7 +108,13 @@ impl QueueView {
     }
 
     /// Returns the units that one pull looks at. Without a filter no more are needed than messages are wanted.
-    fn units(&self, begin: i64, limits: Limits, filters: bool) -> Result<Vec<BatchUnit>> {
+    fn units(
+        &self,
+        open: &mut Option<(u64, Arc<FileSource>)>,
+        begin: i64,
+        limits: Limits,
+        filters: bool,
+    ) -> Result<Vec<BatchUnit>> {
         let (begin, end) = (begin.max(0), self.bounds.1);
         let at_most = if filters { WINDOW_BYTES / UNIT_LEN } else { 1 };
         let window = limits.messages.max(at_most);
@@ -116,7 +132,12 @@ impl QueueView {
         let first = if self.queue.kind() == Kind::Plain { first } else { 0 };
         let mut units = Vec::new();
         for file in files {
-            self.queue.read_file(file, first, last, |numbered| {
+            let source = match open {
+                Some((start, source)) if *start == file.start => Arc::clone(source),
+                _ => self.queue.open_file(file)?,
+            };
+            *open = Some((file.start, Arc::clone(&source)));
+            self.queue.read_units(&source, file, first, last, |numbered| {
                 let unit = numbered.unit;
                 if unit.end_offset() > begin && unit.base_offset < end {
                     units.push(unit);
@@ -127,21 +148,22 @@ impl QueueView {
         units.truncate(window);
         Ok(units)
     }
+}
 
-    /// Returns the frames at these places, in this order, without those that are gone or damaged, and their number.
-    fn read(&self, wanted: &[Wanted]) -> Result<(Vec<u8>, usize)> {
-        let mut reader = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut frames, mut messages) = (Vec::new(), 0);
-        let rises = |a: &Wanted, b: &Wanted| a.phy_offset.saturating_add(u64::from(a.size)) <= b.phy_offset;
-        for run in wanted.chunk_by(rises) {
-            reader.read(run)?;
-            for row in (0..run.len()).filter_map(|number| reader.row(number)) {
-                frames.extend_from_slice(row.frame.into_parts().0);
-                messages += 1;
-            }
+/// Returns the frames at these places, in this order, without those that are gone or damaged, and their number.
+fn read(reader: &mut FramesAt, wanted: &[Wanted]) -> Result<(Vec<u8>, usize)> {
+    let (mut frames, mut messages) = (Vec::new(), 0);
+    let rises = |a: &Wanted, b: &Wanted| a.phy_offset.saturating_add(u64::from(a.size)) <= b.phy_offset;
+    for run in wanted.chunk_by(rises) {
+        reader.read(run)?;
+        let found = || (0..run.len()).filter_map(|number| reader.row(number)).map(|row| row.frame.into_parts().0);
+        frames.reserve(found().map(<[u8]>::len).sum());
+        for frame in found() {
+            frames.extend_from_slice(frame);
+            messages += 1;
         }
-        Ok((frames, messages))
     }
+    Ok((frames, messages))
 }
 
 fn log_of(queue: &ConsumeQueue) -> Result<&Arc<CommitLog>> {

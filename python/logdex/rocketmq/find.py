@@ -313,7 +313,7 @@ class KeySearch:
         # A key's hash includes its topic.
         topics = sorted({*self._topics(), *self._unindexed.topics}) if topic is None else [topic]
         keys = [key] * len(topics)
-        candidates = [self._unindexed.select(keys, topics=topics)]
+        candidates = [self._unindexed.table.select_batch(keys, topics=topics)]
         if index is None:
             return candidates, False
         candidates += index.candidates(topics, keys, times)
@@ -359,7 +359,7 @@ class KeySearch:
             length = min(_KEYS_A_STEP, len(key_column) - first)
             asked = key_column.slice(first, length)
             of = topics if topic_column is None else topic_column.slice(first, length)
-            candidates = [self._unindexed.select(asked, topics=of)]
+            candidates = [self._unindexed.table.select_batch(asked, topics=of)]
             if index is not None:
                 candidates += index.candidates(of, asked, times)
             return _core.find_messages(
@@ -429,12 +429,9 @@ class KeyView:
         Raises:
             OSError: The system refuses, or a file of that moment is gone.
         """
-        candidates = [
-            _core.select_files(self._files, [key], topics=topic, begin=begin, end=end),
-            self._unindexed.select([key], topics=[topic]),
-        ]
+        files, table = self._files, self._unindexed.table
         return _core.frames_with_key(
-            self._log, topic, key, candidates, begin=begin, end=end, max_num=max_num, max_bytes=max_bytes
+            self._log, files, table, topic, key, begin=begin, end=end, max_num=max_num, max_bytes=max_bytes
         )
 
 
@@ -460,10 +457,9 @@ class _LogEntries:
         self._lock = _core.ThreadLock()
         self._seen: list[Range] = []
         self.refused: list[Range] = []
-        self._table = _core.EntryTable()
+        self.table = _core.EntryTable()
         self._entries = 0
         self._process = os.getpid()
-        self.select = self._table.select_batch
 
     def missing(self, whole: Range, covered: list[Range]) -> list[Range]:
         """Return the parts of a range that are neither covered otherwise nor read yet, rising."""
@@ -474,9 +470,8 @@ class _LogEntries:
     def _check_forked(self) -> None:
         """Read all ranges again if this process was forked while a thread of its parent read one."""
         with self._lock.hold():
-            if len(self._table) != self._entries:
-                self._table = _core.EntryTable()
-                self.select = self._table.select_batch
+            if len(self.table) != self._entries:
+                self.table = _core.EntryTable()
                 self._entries, self._seen, self.refused = 0, [], []
             self._process = os.getpid()
 
@@ -504,7 +499,7 @@ class _LogEntries:
                 if left <= 0:
                     break
                 show = None if progress is None else partial(_show, progress, total - begin, asked)
-                reached, refused, topics, self.tags = self._table.read_log(
+                reached, refused, topics, self.tags = self.table.read_log(
                     self._log,
                     index_files,
                     begin=begin,
@@ -517,7 +512,7 @@ class _LogEntries:
                 self.topics.update(topics)
                 self.refused = union([*self.refused, *refused])
                 self._seen = union([*self._seen, *subtract((begin, reached), refused)])
-                self._entries = len(self._table)
+                self._entries = len(self.table)
                 total += reached - begin
             return total
 

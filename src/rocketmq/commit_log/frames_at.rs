@@ -50,7 +50,9 @@ pub(crate) struct FramesAt {
     last_written: Option<usize>,
     /// A file, and the offset before which none of its messages was truncated.
     certain: Option<(usize, u64)>,
+    /// The buffer, and how much of it the last read filled. It never shrinks: clearing it would cost as much as a copy.
     bytes: Vec<u8>,
+    filled: usize,
     held: Vec<Option<Held>>,
 }
 
@@ -59,7 +61,7 @@ impl FramesAt {
         let files = log.listing()?;
         let last_written = log.last_written(&files)?;
         let (current, certain) = (None, None);
-        Ok(Self { log, files, current, last_written, certain, bytes: Vec::new(), held: Vec::new() })
+        Ok(Self { log, files, current, last_written, certain, bytes: Vec::new(), filled: 0, held: Vec::new() })
     }
 
     /// Returns the log offset of the first byte of the log.
@@ -72,7 +74,7 @@ impl FramesAt {
     /// # Errors
     /// The system's error, with the path.
     pub(crate) fn read(&mut self, wanted: &[Wanted]) -> Result<()> {
-        self.bytes.clear();
+        self.filled = 0;
         self.held.clear();
         let mut rest = wanted;
         while let Some(first) = rest.first() {
@@ -88,10 +90,12 @@ impl FramesAt {
                 rest = rest.get(1..).unwrap_or_default();
                 continue;
             }
-            let before = self.bytes.len();
-            let len = usize::try_from(run.end - run.start).unwrap_or(usize::MAX);
-            self.bytes.resize(before + len, 0);
-            let to = self.bytes.get_mut(before..).unwrap_or_default();
+            let (before, len) = (self.filled, usize::try_from(run.end - run.start).unwrap_or(usize::MAX));
+            self.filled += len;
+            if self.bytes.len() < self.filled {
+                self.bytes.resize(self.filled, 0);
+            }
+            let to = self.bytes.get_mut(before..self.filled).unwrap_or_default();
             source.read_exact_at(to, run.start).map_err(|e| Error::io(&file.path, e))?;
             let (read, behind) = rest.split_at(count);
             for wanted in read {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from logdex._core import java_integer
 from logdex.rocketmq import fastjson
 from logdex.rocketmq.server.codes import Code
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 """What brokers append to some remarks."""
-
-_BITS = {32: 1 << 31, 64: 1 << 63}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,7 +34,7 @@ class Peer:
         return None if {"?", "%"} & set(self.address) else self.address
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Request:
     """A client's command, and where it came from."""
 
@@ -58,7 +57,10 @@ class Request:
 
     def integer(self, name: str, otherwise: int | None = None, *, bits: int = 64) -> int:
         """Return a field that is a Java integer; 0 if its text is none, as for a broker."""
-        return java_integer(self.text(name, None if otherwise is None else str(otherwise)), bits)
+        value = self.command.ext.get(name)
+        if value is None and otherwise is not None:
+            return otherwise
+        return java_integer(self.text(name) if value is None else value, bits)
 
     def members(self) -> dict[str, Any]:
         """Return the body, an object in fastjson's dialect.
@@ -79,22 +81,7 @@ class Request:
         return value
 
 
-def java_integer(text: str, bits: int) -> int:
-    """Return a Java integer of so many bits; 0 if its text is none, as for a broker."""
-    if not text.isdecimal() or not text.isascii():
-        # A sign is allowed, and nothing else that Python takes.
-        digits = text[1:]
-        if text[:1] not in {"-", "+"} or not digits.isdecimal() or not digits.isascii():
-            return 0
-    try:
-        value = int(text)
-    except ValueError:
-        # Too many digits.
-        return 0
-    return value if -_BITS[bits] <= value < _BITS[bits] else 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Answer:
     """An answer."""
 

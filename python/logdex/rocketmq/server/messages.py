@@ -59,13 +59,11 @@ def pull(archive: Archive, state: State, request: Request) -> Answer | Hold:
     if not 0 <= queue_id < topic.read_queues:
         allowed = f"topicConfig.readQueueNums:[{topic.read_queues}] consumer:[/{request.peer.address}]"
         raise Refusal(Code.SYSTEM_ERROR, f"queueId[{queue_id}] is illegal, topic:[{name}] {allowed}", {})
-    wanted = _subscription(state, request, group, name, flags)
-    if wanted.kind != TAG:
-        raise Refusal(Code.SYSTEM_ERROR, "The broker does not support consumer to filter message by SQL92", {})
+    codes = _wanted_codes(state, request, group, name, flags)
     if flags & _COMMIT and request.may_hold and not state.offsets.commit(group, name, queue_id, commit_offset):
         raise Refusal(Code.SYSTEM_BUSY, "too many consumer groups", {})
 
-    found = _look(archive, name, queue_id, offset, min(max_num, _MOST_MESSAGES), wanted)
+    found = _look(archive, name, queue_id, offset, min(max_num, _MOST_MESSAGES), codes)
     state.counts[PULLED] += found.messages
     state.pulled.add(found.messages)
     code = _CODES.get(found.status, Code.PULL_OFFSET_MOVED if offset else Code.PULL_NOT_FOUND)
@@ -91,7 +89,7 @@ class _Found(NamedTuple):
     messages: int = 0
 
 
-def _look(archive: Archive, topic: str, queue_id: int, offset: int, max_num: int, wanted: Subscription) -> _Found:  # noqa: PLR0917 -- a request's fields
+def _look(archive: Archive, topic: str, queue_id: int, offset: int, max_num: int, codes: list[int] | None) -> _Found:  # noqa: PLR0917 -- a request's fields
     """Return messages, or why there are none.
 
     Source: DefaultMessageStore#getMessage.
@@ -108,15 +106,23 @@ def _look(archive: Archive, topic: str, queue_id: int, offset: int, max_num: int
         # COMPAT(rocketmq DefaultMessageStore#getMessage): to the beginning of a queue that has lost nothing yet.
         return _Found("OFFSET_OVERFLOW_BADLY", end if begin else 0, begin, end)
     frames, messages, next_offset, status = found[1].pull(
-        offset, max_num=max(0, max_num), max_bytes=_MOST_BYTES, codes=wanted.wanted_codes
+        offset, max_num=max(0, max_num), max_bytes=_MOST_BYTES, codes=codes
     )
     return _Found(status, next_offset, begin, end, frames, messages)
 
 
+def _wanted_codes(state: State, request: Request, group: str, topic: str, flags: int) -> list[int] | None:
+    """Return the hashes of the tags that a consumer wants; None: all."""
+    wanted = _subscription(state, request, group, topic, flags)
+    if wanted.kind != TAG:
+        raise Refusal(Code.SYSTEM_ERROR, "The broker does not support consumer to filter message by SQL92", {})
+    return wanted.wanted_codes
+
+
 def _subscription(state: State, request: Request, group: str, topic: str, flags: int) -> Subscription:
-    ext = request.command.ext
     version = request.integer("subVersion")
     if flags & _SUBSCRIPTION:
+        ext = request.command.ext
         try:
             return Subscription.parse(topic, ext.get("subscription"), ext.get("expressionType") or TAG)
         except ValueError:

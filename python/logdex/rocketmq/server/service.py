@@ -9,7 +9,7 @@ import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from logdex._core import RemotingCommand, Sends, remoting_frames
@@ -460,6 +460,7 @@ def _name(code: int) -> str:
         return "other"
 
 
+@lru_cache(maxsize=1024)
 def _requests(code: int) -> str:
     """Return the name of a counter."""
     return f'requests_total{{code="{_name(code)}"}}'

@@ -348,6 +348,23 @@ impl ConsumeQueue {
         file: &OffsetFile,
         begin: u64,
         end: u64,
+        take: impl FnMut(Numbered) -> bool,
+    ) -> Result<()> {
+        self.read_units(&*self.open_file(file)?, file, begin, end, take)
+    }
+
+    /// Opens one of the files.
+    pub(crate) fn open_file(&self, file: &OffsetFile) -> Result<Arc<FileSource>> {
+        self.open.get(file, self.options.access)
+    }
+
+    /// Calls `take` for the units of an open file whose numbers are in `begin..end`, until it returns false.
+    pub(crate) fn read_units(
+        &self,
+        source: &FileSource,
+        file: &OffsetFile,
+        begin: u64,
+        end: u64,
         mut take: impl FnMut(Numbered) -> bool,
     ) -> Result<()> {
         let len = self.unit_bytes();
@@ -356,7 +373,6 @@ impl ConsumeQueue {
         if begin >= end {
             return Ok(());
         }
-        let source = self.open.get(file, self.options.access)?;
         let units = (CHUNK / self.kind.unit_len()).min(usize::try_from(end - begin).unwrap_or(usize::MAX));
         let mut buffer = vec![0u8; units * self.kind.unit_len()];
         let mut at = begin;
