@@ -48,6 +48,13 @@ def add_parsers(subparsers: Subparsers) -> None:
         "--flush", choices=("async", "sync"), default="async", help="with --write: when messages are on the disk"
     )
     parser.add_argument(
+        "--sync-flush-timeout",
+        type=float,
+        metavar="SECONDS",
+        default=5.0,
+        help="with --write --flush sync: then producers are told that the disk is late (default: 5)",
+    )
+    parser.add_argument(
         "--file-reserved-hours",
         type=float,
         metavar="HOURS",
@@ -105,6 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
         keeps = None if hours is None else Retention(file_reserved_hours=hours, delete_when=arguments.delete_when)
         with StoreWriter.open(arguments.store, flush=arguments.flush, retention=keeps, **sizes) as writer:
             options |= {"create_topics": not arguments.no_create_topics, "check_every_s": arguments.check_every}
+            options["sync_flush_timeout_s"] = arguments.sync_flush_timeout
             server = serve(writer, arguments.bind, arguments.port, **options)
             asyncio.run(_serve(server, arguments))
         return 0

@@ -16,6 +16,7 @@ import pytest
 
 import wire
 from logdex import rocketmq
+from logdex.cli import main
 from logdex.errors import CorruptFileError, LockedError
 from logdex.rocketmq import MessageStore, StoreWriter
 from logdex.rocketmq.server.sends import REGION
@@ -522,6 +523,20 @@ def test_the_command_takes_messages_until_a_signal_comes(root: Path) -> None:
         assert served.wait(20) == 0
     assert not (root / "abort").exists()
     assert [body for _, _, body in _stored(root)] == [b"body"]
+
+
+def test_the_command_passes_its_options_on(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, object] = {}
+
+    def served(*_: object, **options: object) -> None:
+        given.update(options)
+        raise ValueError("not now")
+
+    monkeypatch.setattr("logdex.cli.commands.serve.serve", served)
+    words = ["--write", "--flush", "sync", "--sync-flush-timeout", "0.5", "--check-every", "9", "--no-create-topics"]
+    assert main(["serve", str(root), *words]) == 2
+    names = ("sync_flush_timeout_s", "check_every_s", "create_topics")
+    assert [given[name] for name in names] == [0.5, 9, False]
 
 
 def test_a_full_disk_refuses_sends_and_serves_the_rest(
