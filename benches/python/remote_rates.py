@@ -8,8 +8,8 @@ and 20,000,000 entries, of which the newest entries are those of the log; the ot
 this program lists the folder and serves ranges of its files as S3 does, behind the proxy of the tests. Each time the store is
 opened and one key is found, as one, with nothing in memory. The rounds of requests are for:
 
-    1             the listings of root, log and index
-    2             the headers of all index files, the end of the oldest one, and the head of the log
+    1             the listings of log and index              meanwhile: a catalog, which a store without a seal lacks
+    2             the headers of all index files, the end of the oldest one, the head of the log, the listing of the root
     3             two slots of the oldest file, which show the geometry
     4             the slot of the key in all files          meanwhile: the last indexed message,
     5 to 4 + n    an entry of the chain in all files        the listing and the unit of its queue, the end of the log

@@ -189,7 +189,7 @@ fn forget_lists(py: Python<'_>) {
     py.detach(remote::forget_listings);
 }
 
-/// List several remote directories at the same time, so that the next seconds need no request for them. Local paths are left out.
+/// Begin to list several remote directories at the same time, so that the next seconds need no request for them. Local paths are left out.
 #[pyfunction]
 fn expect_lists(py: Python<'_>, directories: Vec<PathBuf>) {
     py.detach(|| remote::expect_lists(&directories));

@@ -107,17 +107,22 @@ def find_layout(
         root = existing_directory(path, "store directory", storage_options)
         return StoreLayout(root, locate_all(commit_log, storage_options))
     root = locate(path, storage_options)
-    if is_sealed and isinstance(root, RemotePath) and (root / "commitlog").is_dir():
-        # Its catalog came with the lists of these directories, and says where the log ends.
-        return StoreLayout(root, os.fspath(root / "commitlog"))
-    expect_lists([root, *(root / name for name in ("commitlog", "index"))])
+    log = root / "commitlog"
+    if isinstance(root, RemotePath):
+        # A catalog came with these lists, or was looked for beside them.
+        expect_lists([log, root / "index"])
+        if log.is_dir():
+            if not is_sealed:
+                # A catalog says where the log ends. Else the root shows whether a broker runs, and the first message is read, and
+                # the last file that holds one: a broker makes the next file ahead.
+                expect_lists([root])
+                files = sorted(filter(OFFSET_NAME.fullmatch, _names(log)))
+                expect_heads([log / name for name in {*files[:1], *files[-2:]}])
+            return StoreLayout(root, os.fspath(log))
     # Not is_dir(), which hides errors of the system.
     names = _names(root)
     if "commitlog" in names:
-        log_files = sorted(filter(OFFSET_NAME.fullmatch, _names(root / "commitlog")))
-        # The first message, and the last file that holds one: a broker makes the next file ahead.
-        expect_heads([root / "commitlog" / name for name in {*log_files[:1], *log_files[-2:]}])
-        return StoreLayout(root, os.fspath(root / "commitlog"))
+        return StoreLayout(root, os.fspath(log))
     if _holds_log_files(root, names):
         alone = root.name != "commitlog"
         return StoreLayout(root if alone else root.parent, os.fspath(root))

@@ -17,6 +17,7 @@ use object_store::path::Path as Key;
 use object_store::{GetOptions, ListResult, ObjectMeta, ObjectStore, ObjectStoreExt as _};
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 
 use super::failure::{Failure, MOST_DEADLINES, deadline, hidden, late, within};
 use super::machines;
@@ -38,6 +39,8 @@ pub(super) struct Client {
     pub(super) runtime: Runtime,
     stores: Mutex<HashMap<String, Arc<dyn ObjectStore>>>,
     listings: Mutex<HashMap<PathBuf, (Instant, Listing)>>,
+    /// Listings that were begun.
+    coming: Mutex<Vec<JoinHandle<()>>>,
     requests: Arc<Semaphore>,
 }
 
@@ -94,6 +97,7 @@ impl Client {
             runtime,
             stores: Mutex::default(),
             listings: Mutex::default(),
+            coming: Mutex::default(),
             requests: Arc::new(Semaphore::new(MOST_REQUESTS)),
         })
     }
@@ -174,13 +178,24 @@ impl Client {
         Ok(listed.map_err(|e| Failure::of(&e, &options))?.common_prefixes.contains(&key))
     }
 
-    /// Lists several directories at the same time, so that [`Self::list`] needs no request for them. Errors are left to it.
-    pub(super) fn list_together(&self, directories: &[PathBuf]) {
-        self.runtime.block_on(self.list_all(directories));
+    /// Begins to list directories. Errors are left to [`Self::list`].
+    pub(super) fn begin_lists(self: &Arc<Self>, directories: Vec<PathBuf>) {
+        let client = Arc::clone(self);
+        let task = self.runtime.spawn(async move { client.list_all(&directories).await });
+        lock(&self.coming).push(task);
+    }
+
+    /// Waits for the listings that were begun.
+    fn finish_lists(&self) {
+        let coming = std::mem::take(&mut *lock(&self.coming));
+        for task in coming {
+            // A task that failed kept nothing.
+            _ = self.runtime.block_on(task);
+        }
     }
 
     async fn list_all(&self, directories: &[PathBuf]) {
-        let asked = directories.iter().filter(|directory| self.known(directory).is_none()).filter_map(|directory| {
+        let asked = directories.iter().filter(|directory| self.said(directory).is_none()).filter_map(|directory| {
             let (store, prefix, options) = self.store(directory).ok()?;
             Some(async move {
                 let _permit = self.requests.acquire().await;
@@ -284,7 +299,7 @@ impl Client {
     fn list_levels(&self, directory: &Path) {
         let mut level = vec![directory.to_owned()];
         while !level.is_empty() {
-            self.list_together(&level);
+            self.runtime.block_on(self.list_all(&level));
             let listings: Vec<Listing> = level.iter().filter_map(|directory| self.held_listing(directory)).collect();
             let below = listings.iter().flat_map(|listing| listing.iter()).filter(|entry| entry.len.is_none());
             level = below.map(|entry| entry.path.clone()).collect();
@@ -299,8 +314,18 @@ impl Client {
             .map(|(_, listing)| Arc::clone(listing))
     }
 
-    /// Returns what the listings say about a path: its own, that of its directory, or that of one above.
+    /// Returns what the listings say about a path: its own, that of its directory, or that of one above. Those that come are waited
+    /// for only if the others do not say it.
     fn known(&self, path: &Path) -> Option<Known> {
+        let found = self.said(path);
+        if matches!(&found, Some(Known::Listed(listing)) if listing.is_empty()) || found.is_none() {
+            self.finish_lists();
+            return self.said(path);
+        }
+        found
+    }
+
+    fn said(&self, path: &Path) -> Option<Known> {
         let own = self.held_listing(path);
         if let Some(listing) = own.as_ref().filter(|listing| !listing.is_empty()) {
             return Some(Known::Listed(Arc::clone(listing)));
@@ -346,6 +371,9 @@ impl Client {
 
     /// Forgets all that was listed: this process wrote.
     pub(super) fn forget_listings(&self) {
+        for task in std::mem::take(&mut *lock(&self.coming)) {
+            task.abort();
+        }
         lock(&self.listings).clear();
     }
 

@@ -71,12 +71,12 @@ pub fn expect_tree(directory: &Path) {
     _ = client::client().and_then(|client| client.list_tree(directory));
 }
 
-/// Lists several directories at the same time, so that [`list`] and [`status`] need no request for them for the next seconds. Local
-/// paths are left out; an error is left to [`list`].
+/// Begins to list several directories at the same time, so that [`list`] and [`status`] need no request for them for the next seconds.
+/// Local paths are left out; an error is left to [`list`].
 pub fn expect_lists(directories: &[PathBuf]) {
     let remote: Vec<PathBuf> = directories.iter().filter(|path| is_remote(path)).cloned().collect();
     if let (false, Ok(client)) = (remote.is_empty(), client::client()) {
-        client.list_together(&remote);
+        client.begin_lists(remote);
     }
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pytest
@@ -73,6 +74,24 @@ def test_opening_and_one_search_are_at_most_five_requests(
         assert len(proxy.requests) <= 5, [(request.method, request.target, request.range) for request in proxy.requests]
     # 0.3 s on an idle machine.
     assert seconds < 5, seconds
+
+
+@pytest.mark.parametrize("sealed", ["auto", "never"])
+def test_without_a_sealed_index_the_root_is_listed_beside_the_first_reads(
+    server: object_store.ObjectStore, store: Callable[[str], Path], sealed: str
+) -> None:
+    url = server.put(f"unsealed-{sealed}", store("basic"))
+    with SlowProxy(server.port, DELAY_S) as proxy:
+        with MessageStore.open(url, sealed=sealed, storage_options={**server.options, "aws_endpoint": proxy.endpoint}):
+            pass
+        lists = [request for request in proxy.requests if "list-type" in request.target]
+        reads = [request for request in proxy.requests if "/commitlog/" in request.target and request not in lists]
+    asked = [unquote(request.target.rpartition("prefix=")[2]) for request in lists]
+    root = unquote(url.rpartition("//")[2].partition("/")[2])
+    assert sorted(asked[:2]) == [f"{root}/commitlog/", f"{root}/index/"]
+    assert asked[2:] == [f"{root}/"]
+    assert all(read.ended is not None and lists[2].began < read.ended for read in reads)
+    assert reads
 
 
 def test_files_that_came_later_and_changed_are_seen(server: object_store.ObjectStore, tmp_path: Path) -> None:
