@@ -427,9 +427,10 @@ impl PyCommitLog {
         report::report(py, &py.detach(|| log.check_files())?)
     }
 
-    /// Return the ranges between the files of the log that no file holds: a log file is missing, or was renamed or compressed.
+    /// Return the ranges of the log that no file holds although one should: a log file is missing, or was renamed or compressed.
     ///
-    /// Files before the first one are expired and not missing. If the last files are missing, nothing here shows it.
+    /// Files before the first one are expired and not missing, unless they were set aside: an entry of the directory has the name of
+    /// such a file with something added. If the last files are missing, nothing here shows it.
     ///
     /// Args:
     ///     begin: First store time, in ms: only gaps whose messages may have been stored in a time range; None: no bound.

@@ -478,12 +478,12 @@ pub fn judge(log: &CommitLog, offsets: &[i64], topic: &str, key: &str, times: Ti
 }
 
 fn why_no_message(log: &CommitLog, offset: u64) -> Result<&'static str> {
-    Ok(if offset < log.min_offset()? {
+    Ok(if log.gaps()?.iter().any(|gap| (gap.begin..gap.end).contains(&offset)) {
+        "missing-file"
+    } else if offset < log.min_offset()? {
         "expired"
     } else if log.is_cut_off(offset)? {
         "cut-off"
-    } else if log.gaps()?.iter().any(|gap| (gap.begin..gap.end).contains(&offset)) {
-        "missing-file"
     } else if offset >= log.max_offset()? {
         "beyond-log"
     } else {

@@ -23,9 +23,24 @@ pub fn parse(name: &str) -> Option<u64> {
     name.parse().ok().filter(|offset| i64::try_from(*offset).is_ok())
 }
 
+/// Returns the offset at the beginning of a name: of a file that was renamed or compressed, such as `…0000.gz`.
+pub fn parse_beginning(name: &str) -> Option<u64> {
+    parse(name.get(..DIGITS)?).filter(|_| !name.as_bytes().get(DIGITS).is_some_and(u8::is_ascii_digit))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{of_offset, parse};
+    use super::{of_offset, parse, parse_beginning};
+
+    #[test]
+    fn a_file_that_was_set_aside_keeps_its_offset() {
+        for name in ["00000000000000065536", "00000000000000065536.gz", "00000000000000065536_old"] {
+            assert_eq!(parse_beginning(name), Some(65_536), "{name}");
+        }
+        for name in ["", "0.gz", "000000000000000655360", "99999999999999999999.gz", "x00000000000000065536"] {
+            assert_eq!(parse_beginning(name), None, "{name}");
+        }
+    }
 
     #[test]
     fn names_round_trip() {

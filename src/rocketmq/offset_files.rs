@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -85,6 +86,28 @@ fn entries(directories: &[PathBuf]) -> Result<(Vec<OffsetFile>, Vec<PathBuf>)> {
     Ok((files, strays))
 }
 
+/// The files of a sequence, in the order of their offsets, and what was set aside.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Listing {
+    files: Arc<[OffsetFile]>,
+    /// Entries that no reader opens, by the offset at the beginning of their names, such as a compressed file.
+    aside: Arc<[(u64, PathBuf)]>,
+}
+
+impl Deref for Listing {
+    type Target = [OffsetFile];
+
+    fn deref(&self) -> &[OffsetFile] {
+        &self.files
+    }
+}
+
+impl From<Vec<OffsetFile>> for Listing {
+    fn from(files: Vec<OffsetFile>) -> Self {
+        Self { files: files.into(), aside: Arc::default() }
+    }
+}
+
 /// Lists the files of these directories in the order of their offsets. Entries that are not files, whose name is not 20
 /// digits, or whose name does not fit the length of the files, are left out. If two files have the same name, the first
 /// one counts.
@@ -92,14 +115,31 @@ fn entries(directories: &[PathBuf]) -> Result<(Vec<OffsetFile>, Vec<PathBuf>)> {
 /// # Errors
 /// The system's error, with the path.
 pub(super) fn list(directories: &[PathBuf]) -> Result<Vec<OffsetFile>> {
-    let (mut files, _) = entries(directories)?;
+    Ok(usable(entries(directories)?.0))
+}
+
+/// Lists the files as [`list`] does, with what was set aside.
+///
+/// # Errors
+/// The system's error, with the path.
+pub(super) fn list_with_aside(directories: &[PathBuf]) -> Result<Listing> {
+    let (files, strays) = entries(directories)?;
+    let start = |path: &PathBuf| file_name::parse_beginning(path.file_name()?.to_str()?);
+    let mut aside: Vec<(u64, PathBuf)> = strays.iter().filter_map(|path| Some((start(path)?, path.clone()))).collect();
+    aside.sort();
+    aside.dedup_by_key(|(start, _)| *start);
+    Ok(Listing { files: usable(files).into(), aside: aside.into() })
+}
+
+/// Returns the files that readers open, and the part of each before the next one.
+fn usable(mut files: Vec<OffsetFile>) -> Vec<OffsetFile> {
     files.dedup_by_key(|file| file.start);
     take_misnamed(&mut files);
     let starts: Vec<u64> = files.iter().skip(1).map(|file| file.start).collect();
     for (file, next) in files.iter_mut().zip(starts) {
         file.len = file.len.min(next - file.start);
     }
-    Ok(files)
+    files
 }
 
 /// Lists the files as [`list`] does, with their whole lengths and with those whose name does not fit.
@@ -161,30 +201,52 @@ pub(super) fn file_size(files: &[OffsetFile]) -> u64 {
     counts.into_iter().max_by_key(|(len, count)| (*count, *len)).map_or(0, |(len, _)| len)
 }
 
-/// A range of offsets between two files that no file holds.
+/// A range of offsets that no file holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// Offset of the first missing byte.
     pub begin: u64,
-    /// Offset after the last missing byte: the start of the next file.
+    /// Offset after the last missing byte.
     pub end: u64,
-    /// The file before.
-    pub before: PathBuf,
-    /// The next file; `None` behind the last one.
-    pub after: Option<PathBuf>,
+    /// How it is known that bytes are missing.
+    pub sign: Sign,
+}
+
+/// What shows that bytes are missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sign {
+    /// They are between this file and the next one.
+    Between(PathBuf, PathBuf),
+    /// Index entries lead behind this file, the last one.
+    Index(PathBuf),
+    /// This directory entry, which no reader opens, has the name of their file with something added.
+    Aside(PathBuf),
 }
 
 impl Gap {
     /// Add the missing files to a report.
     pub fn tell(&self, report: &mut Report) {
         let expected = format!("a file that begins at {}", self.begin);
-        if let Some(after) = &self.after {
-            report.find(after, 0, Kind::FileGap, expected, self.end);
-        } else {
-            let found = format!("no file, and index entries that lead up to offset {}", self.end - 1);
-            report.find(&self.before, self.begin, Kind::FileGap, expected, found);
+        let missing = file_name::of_offset(self.begin);
+        match &self.sign {
+            Sign::Between(_, next) => report.find(next, 0, Kind::FileGap, expected, none_before(self.begin, self.end)),
+            Sign::Index(last) => {
+                let found = format!("no file, and index entries that lead up to offset {}", self.end - 1);
+                report.find(last, self.begin, Kind::FileGap, expected, found);
+            }
+            Sign::Aside(path) => {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                let found = format!("{name}, which no reader opens: {missing} is missing");
+                report.find(path, 0, Kind::FileGap, expected, found);
+            }
         }
     }
+}
+
+/// Returns the words for a missing file.
+fn none_before(missing: u64, next: u64) -> String {
+    let [missing, next] = [missing, next].map(file_name::of_offset);
+    format!("none: {missing} is missing, the next is {next}")
 }
 
 /// The gaps inside a range, in ascending order, which a walk reports as it passes them.
@@ -222,10 +284,29 @@ pub(super) fn gaps(files: &[OffsetFile]) -> Vec<Gap> {
     for (file, next) in files.iter().zip(files.iter().skip(1)) {
         let begin = file.start.saturating_add(size.max(file.len));
         if begin < next.start {
-            gaps.push(Gap { begin, end: next.start, before: file.path.clone(), after: Some(next.path.clone()) });
+            let sign = Sign::Between(file.path.clone(), next.path.clone());
+            gaps.push(Gap { begin, end: next.start, sign });
         }
     }
     gaps
+}
+
+/// Adds the ranges whose files were set aside. A file before the first one is expired, unless it was set aside.
+pub(super) fn add_aside(gaps: &mut Vec<Gap>, listing: &Listing) {
+    let size = file_size(listing).max(1);
+    for (start, path) in listing.aside.iter() {
+        let next = listing.iter().find(|file| file.end() > *start).map_or(u64::MAX, |file| file.start);
+        // A copy of a file that is there is not missing.
+        if next <= *start || gaps.iter().any(|gap| (gap.begin + 1..gap.end).contains(start)) {
+            continue;
+        }
+        let sign = Sign::Aside(path.clone());
+        match gaps.iter_mut().find(|gap| gap.begin == *start) {
+            Some(gap) => gap.sign = sign,
+            None => gaps.push(Gap { begin: *start, end: start.saturating_add(size).min(next), sign }),
+        }
+    }
+    gaps.sort_by_key(|gap| gap.begin);
 }
 
 /// Checks for stray files, gaps, and files of another length. The kinds of findings are in docs/findings.md.
@@ -261,8 +342,11 @@ pub(super) fn check(directories: &[PathBuf]) -> Result<Report> {
             checked.find(&file.path, file.len.min(size), Kind::FileSize, size_text, format!("{} bytes", file.len));
         }
         if let Some(wanted) = wanted.filter(|wanted| *wanted != file.start) {
-            let kind = if file.start > wanted { Kind::FileGap } else { Kind::FileOverlap };
-            checked.find(&file.path, 0, kind, format!("a file that begins at {wanted}"), file.start);
+            let (kind, found) = match file.start > wanted {
+                true => (Kind::FileGap, none_before(wanted, file.start)),
+                false => (Kind::FileOverlap, file.start.to_string()),
+            };
+            checked.find(&file.path, 0, kind, format!("a file that begins at {wanted}"), found);
         }
         wanted = Some(file.start.saturating_add(size));
     }

@@ -12,7 +12,7 @@ use crate::rocketmq::commit_log::left_over::LONGEST_FILLING;
 use crate::rocketmq::commit_log::log::CommitLog;
 use crate::rocketmq::commit_log::lookup::LookUp;
 use crate::rocketmq::commit_log::scan::window::lengths_add_up;
-use crate::rocketmq::offset_files::OffsetFile;
+use crate::rocketmq::offset_files::{Listing, OffsetFile};
 
 /// Maximum distance of two messages that are read together: reading the gap costs less than another system call.
 const GAP: u64 = 4096;
@@ -43,7 +43,7 @@ struct Held {
 #[derive(Clone, Debug)]
 pub(crate) struct FramesAt {
     log: Arc<CommitLog>,
-    files: Arc<[OffsetFile]>,
+    files: Listing,
     /// The file of the last read.
     current: Option<(usize, Arc<FileSource>)>,
     /// Number of the last file that was written to.

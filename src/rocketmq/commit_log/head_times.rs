@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::io::{FileSource, ReadAt as _};
 use crate::rocketmq::commit_log::frame;
 use crate::rocketmq::commit_log::log::CommitLog;
-use crate::rocketmq::offset_files::OffsetFile;
+use crate::rocketmq::offset_files::{Listing, OffsetFile};
 
 /// Bytes of a read if the next head is near the one before, as in most logs.
 const FAR: usize = 1 << 20;
@@ -19,7 +19,7 @@ const NEAR: u64 = 64 << 10;
 #[derive(Debug)]
 pub struct HeadTimes<'a> {
     log: &'a CommitLog,
-    files: Arc<[OffsetFile]>,
+    files: Listing,
     current: Option<(usize, Arc<FileSource>)>,
     /// Offset in the file of the bytes that are held.
     begin: u64,

@@ -14,7 +14,7 @@ use crate::io::{Access, FileSource, ProcessMutex, ReadAt as _};
 use crate::report::Report;
 use crate::rocketmq::commit_log::frame::{Frame, Versions};
 use crate::rocketmq::commit_log::scan::walk::Scan;
-use crate::rocketmq::offset_files::{self, Gap, OffsetFile, OpenFiles};
+use crate::rocketmq::offset_files::{self, Gap, Listing, OffsetFile, OpenFiles, Sign};
 
 /// Options for reading a log.
 #[derive(Clone, Copy, Debug)]
@@ -97,7 +97,7 @@ struct Ending(u32, Receiver<()>);
 /// The files of a log as they were listed once.
 #[derive(Clone, Debug)]
 pub(super) struct Pinned {
-    files: Arc<[OffsetFile]>,
+    files: Listing,
     /// The start of the last written file of the whole log, of which these files are a part; `None` if they are all.
     pub(super) last_written: Option<u64>,
 }
@@ -197,10 +197,10 @@ impl CommitLog {
     }
 
     /// Returns the files as [`Self::files`] does, without a copy if they are pinned.
-    pub(super) fn listing(&self) -> Result<Arc<[OffsetFile]>> {
+    pub(super) fn listing(&self) -> Result<Listing> {
         match &self.pinned {
-            Some(pinned) => Ok(Arc::clone(&pinned.files)),
-            None => Ok(offset_files::list(&self.directories)?.into()),
+            Some(pinned) => Ok(pinned.files.clone()),
+            None => offset_files::list_with_aside(&self.directories),
         }
     }
 
@@ -221,29 +221,32 @@ impl CommitLog {
         Ok(offset_files::file_size(&self.files()?))
     }
 
-    /// Returns the ranges between the files of the log that no file holds, in ascending order.
+    /// Returns the ranges of the log that no file holds although one should, in ascending order.
     ///
     /// Missing files before the first file are expired, and missing files behind the last written one were never needed,
-    /// unless [`Self::lead_to`] was called with an offset behind the last file.
+    /// unless [`Self::lead_to`] was called with an offset behind the last file. A file that was set aside under another name is
+    /// missing in any place.
     ///
     /// # Errors
     /// The system's error, with the path.
     pub fn gaps(&self) -> Result<Vec<Gap>> {
-        self.gaps_between(&self.files()?)
+        self.gaps_between(&self.listing()?)
     }
 
     /// Returns the gaps between these files.
-    pub(super) fn gaps_between(&self, files: &[OffsetFile]) -> Result<Vec<Gap>> {
+    pub(super) fn gaps_between(&self, files: &Listing) -> Result<Vec<Gap>> {
         let mut gaps = offset_files::gaps(files);
         if !gaps.is_empty() {
             let last = self.last_start(files)?;
             // A broker deletes expired files while the directory is listed, the oldest first.
-            gaps.retain(|gap| gap.end <= last && storage::exists(&gap.before));
+            let is_there = |sign: &Sign| !matches!(sign, Sign::Between(before, _) if !storage::exists(before));
+            gaps.retain(|gap| gap.end <= last && is_there(&gap.sign));
         }
         let end = self.led_to();
         if let Some(last) = files.last().filter(|last| end > last.end()) {
-            gaps.push(Gap { begin: last.end(), end, before: last.path.clone(), after: None });
+            gaps.push(Gap { begin: last.end(), end, sign: Sign::Index(last.path.clone()) });
         }
+        offset_files::add_aside(&mut gaps, files);
         Ok(gaps)
     }
 
@@ -282,13 +285,13 @@ impl CommitLog {
     /// # Errors
     /// The system's error, with the path.
     pub fn damage_at(&self, phy_offset: u64) -> Result<Option<(u64, u64, Report)>> {
-        let files = self.files()?;
+        let files = self.listing()?;
         let mut found = Report::default();
         if let Some(gap) = self.gaps_between(&files)?.iter().find(|gap| (gap.begin..gap.end).contains(&phy_offset)) {
             gap.tell(&mut found);
             return Ok(Some((gap.begin, gap.end, found)));
         }
-        let Some(file) = files.into_iter().find(|file| (file.start..file.end()).contains(&phy_offset)) else {
+        let Some(file) = files.iter().find(|file| (file.start..file.end()).contains(&phy_offset)) else {
             return Ok(None);
         };
         let mut walk = self.walk(vec![file.clone()], file.start, u64::MAX).salvaging(file.start);

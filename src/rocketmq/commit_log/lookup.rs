@@ -9,13 +9,13 @@ use crate::rocketmq::commit_log::frame::{self, Found, Frame};
 use crate::rocketmq::commit_log::log::CommitLog;
 use crate::rocketmq::commit_log::scan::salvage;
 use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, SCAN_WINDOW, Window};
-use crate::rocketmq::offset_files::OffsetFile;
+use crate::rocketmq::offset_files::{Listing, OffsetFile};
 
 /// Looks up single messages, in the files as listed when it was created.
 #[derive(Debug)]
 pub(super) struct LookUp<'a> {
     log: &'a CommitLog,
-    files: Arc<[OffsetFile]>,
+    files: Listing,
     window: Window,
     /// The number of the file that the window holds, and the open file.
     current: Option<(u64, Arc<FileSource>)>,

@@ -23,7 +23,7 @@ use crate::rocketmq::commit_log::scan::options::{AtDamage, ScanOptions};
 use crate::rocketmq::commit_log::scan::parallel::Parallel;
 use crate::rocketmq::commit_log::scan::reader::MessageReader;
 use crate::rocketmq::commit_log::scan::walk::Scan;
-use crate::rocketmq::offset_files::OffsetFile;
+use crate::rocketmq::offset_files::{Listing, OffsetFile};
 
 impl CommitLog {
     /// Returns the messages in log order as record batches, up to the first frame that a broker would refuse.
@@ -35,11 +35,11 @@ impl CommitLog {
     /// The system's error, with the path; `InvalidArgument` when `batch_size` is 0.
     pub fn scan(&self, scan: &ScanOptions) -> Result<MessageReader<FileSource>> {
         let begin = scan.begin_phy_offset;
-        let files = self.files()?;
+        let files = self.listing()?;
         let last_begin = self.last_begin(scan.at_damage, &files)?;
         let known = self.is_known_begin(begin, scan.at_damage, &files, last_begin)?;
         let is_frame = known || files.iter().find(|file| file.end() > begin).is_none_or(|file| file.start >= begin);
-        let walk = self.scan_walk(scan, files.clone(), last_begin)?;
+        let walk = self.scan_walk(scan, &files, last_begin)?;
         if scan.threads > 1 && scan.batch_size > 0 && scan.at_damage != AtDamage::Salvage && is_frame {
             let rest = (scan.at_damage != AtDamage::Stop).then_some(walk);
             let parallel = Parallel::new(&files, self.gaps_between(&files)?, begin, self.options, scan, rest);
@@ -96,15 +96,10 @@ impl CommitLog {
     }
 
     /// Returns the walk of a scan. It starts with the file that holds the first offset.
-    fn scan_walk(
-        &self,
-        scan: &ScanOptions,
-        files: Vec<OffsetFile>,
-        last_begin: Option<u64>,
-    ) -> Result<Scan<FileSource>> {
+    fn scan_walk(&self, scan: &ScanOptions, files: &Listing, last_begin: Option<u64>) -> Result<Scan<FileSource>> {
         let last_begin = last_begin.unwrap_or(0);
-        let gaps = self.gaps_between(&files)?;
-        let walk = self.walk(files, scan.begin_phy_offset, scan.end_phy_offset).checking(scan.check_crc);
+        let gaps = self.gaps_between(files)?;
+        let walk = self.walk(files.to_vec(), scan.begin_phy_offset, scan.end_phy_offset).checking(scan.check_crc);
         let walk = walk.filtering(scan.filter.clone()).reporting(gaps);
         Ok(match scan.at_damage {
             AtDamage::Stop => walk,
@@ -118,9 +113,9 @@ impl CommitLog {
     /// # Errors
     /// The system's error, with the path.
     pub fn topics(&self, at_damage: AtDamage) -> Result<(Vec<String>, Report)> {
-        let files = self.files()?;
+        let files = self.listing()?;
         let last_begin = self.last_begin(at_damage, &files)?;
-        let mut walk = self.scan_walk(&ScanOptions { at_damage, ..ScanOptions::default() }, files, last_begin)?;
+        let mut walk = self.scan_walk(&ScanOptions { at_damage, ..ScanOptions::default() }, &files, last_begin)?;
         let mut topics = BTreeSet::new();
         while walk.advance()? {
             let is_truncated = walk.suspect().has(Suspect::CUT_OFF);
@@ -258,9 +253,9 @@ impl CommitLog {
     pub fn frames(&self, begin: u64, end: u64, salvage: bool) -> Result<Scan<FileSource>> {
         let at_damage = if salvage { AtDamage::Salvage } else { AtDamage::Stop };
         let options = ScanOptions { begin_phy_offset: begin, end_phy_offset: end, at_damage, ..ScanOptions::default() };
-        let files = self.files()?;
+        let files = self.listing()?;
         let last_begin = self.last_begin(at_damage, &files)?;
-        let walk = self.scan_walk(&options, files, last_begin)?;
+        let walk = self.scan_walk(&options, &files, last_begin)?;
         let known = !salvage && begin > 0 && LookUp::new(self)?.is_message(begin)?;
         if known { walk.starting_at_begin() } else { Ok(walk) }
     }

@@ -52,6 +52,10 @@ def take(root: Path, kind: str) -> None:
         path = log_file(root, 2)
         path.with_suffix(".gz").write_bytes(gzip.compress(path.read_bytes()))
         path.unlink()
+    elif kind == "first-log-file":
+        path = log_file(root, 0)
+        path.with_suffix(".gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
     elif kind == "last-log-file":
         log_file(root, 4).unlink()
     elif kind == "queue-file":
@@ -272,6 +276,84 @@ def offsets_left(root: Path, kind: str) -> list[int]:
     if lost is None:
         return known
     return [at for at in known if not (lost[0] <= at < lost[1] or at == lost[0] == lost[1])]
+
+
+@pytest.mark.parametrize("command", PRINTED)
+def test_the_command_line_names_a_first_file_that_was_set_aside(
+    command: str, store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = store("basic")
+    take(root, "first-log-file")
+    row = next(row for row in ROWS if row["uniqKey"])
+    handlers = logging.getLogger().handlers[:]
+    logging.getLogger().handlers[:] = []
+    try:
+        code = main([str(word) for word in COMMANDS[command](root, row, tmp_path)])
+    finally:
+        logging.getLogger().handlers[:] = handlers
+    out, err = capsys.readouterr()
+    expected = PRINTED[command][0] or ""
+    assert expected.replace("131,072 to 196,608", "0 to 65,536").replace("131072", "0") in out + err
+    assert command == "find" or f"{0:020}.gz" in out + err
+    assert code == 1
+    if command == "cat":
+        assert out.count("\n") == sum(row["physicalOffset"] >= FILE for row in ROWS)
+
+
+@pytest.mark.parametrize("name", [".gz", ".zst", ".bak", "_old", "-1", ".d/", " -> nowhere"])
+def test_a_first_file_that_was_set_aside_is_missing_and_not_expired(name: str, store: Store) -> None:
+    root = store("basic")
+    path = log_file(root, 0)
+    if name.endswith("nowhere"):
+        path.unlink()
+        path.symlink_to(root / "nowhere")
+    else:
+        path.rename(root / "moved")
+        aside = path.with_name(path.name + name.rstrip("/"))
+        aside.mkdir() if name.endswith("/") else (root / "moved").rename(aside)
+    row = next(row for row in ROWS if row["uniqKey"])
+    late = next(each for each in ROWS if each["uniqKey"] and each["physicalOffset"] >= 4 * FILE)
+    with MessageStore.open(root, clock_slack_ms=0) as opened:
+        ((begin, end, finding),) = opened.commit_log.gaps()
+        assert (begin, end, finding.kind) == (0, FILE, "file-gap")
+        assert f"{0:020} is missing" in finding.found
+        found = opened.find(row["topic"], row["uniqKey"])
+        assert (len(found), found.complete, found.unreadable) == (0, False, [(0, FILE)])
+        assert [cause.kind for cause in opened.explain(row["topic"], row["uniqKey"]).causes].count("missing-file") > 0
+        with pytest.warns(DamageWarning):
+            assert opened.message(row["physicalOffset"]) is None
+        # A read of later messages does not touch it.
+        assert opened.commit_log.gaps(begin=late["storeTimestamp"], clock_slack_ms=0) == []
+        assert opened.messages(begin=late["storeTimestamp"]).read_all().num_rows > 0
+        with pytest.warns(DamageWarning, match="begins at 0"):
+            assert min(offsets(opened.messages())) == FILE
+
+
+def test_a_missing_file_is_named(store: Store) -> None:
+    root = store("basic")
+    log_file(root, 2).unlink()
+    with CommitLog.open(root / "commitlog") as log:
+        ((_, _, finding),) = log.gaps()
+    assert str(finding) == (
+        f"{log_file(root, 3)} at byte 0: expected a file that begins at {2 * FILE}, "
+        f"found none: {2 * FILE:020} is missing, the next is {3 * FILE:020}"
+    )
+
+
+def test_a_copy_of_a_file_that_is_there_and_files_set_aside_behind_the_log(store: Store) -> None:
+    root = store("basic")
+    shutil.copy(log_file(root, 0), f"{log_file(root, 0)}.bak")
+    with CommitLog.open(root / "commitlog") as log:
+        assert log.gaps() == []
+        count = len(log.files)
+    last = log_file(root, count - 1)
+    last.rename(f"{last}.gz")
+    with CommitLog.open(root / "commitlog") as log:
+        assert [part[:2] for part in log.gaps()] == [((count - 1) * FILE, count * FILE)]
+    for path in (root / "commitlog").iterdir():
+        path.rename(path.with_suffix(".gz"))
+    with MessageStore.open(root) as opened:
+        assert opened.find("T", "k").complete is False
 
 
 # Around the gap

@@ -53,6 +53,12 @@ def lose_log_file(store: Path) -> str:
     return f"a file that begins at {int(path.name)}"
 
 
+def compress_first_log_file(store: Path) -> str:
+    path = min((store / "commitlog").iterdir())
+    path.rename(path.with_suffix(".gz"))
+    return "a file that begins at 0"
+
+
 def damage_frame(store: Path) -> str:
     path = sorted((store / "commitlog").iterdir())[1]
     with CommitLog.open(store / "commitlog") as log:
@@ -77,7 +83,7 @@ def warned(call: Callable[[], Any]) -> tuple[Any, str]:
     return result, "\n".join(str(each.message) for each in caught)
 
 
-@pytest.mark.parametrize("lose", [lose_log_file, damage_frame])
+@pytest.mark.parametrize("lose", [lose_log_file, compress_first_log_file, damage_frame])
 def test_messages(spark: SparkSession, store: Path, lose: Callable[[Path], str]) -> None:
     said = lose(store)
     rows, text = warned(lambda: messages(spark, store).count())

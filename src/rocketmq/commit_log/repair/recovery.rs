@@ -186,11 +186,13 @@ impl CommitLog {
         } else {
             self.file_times()?
         };
-        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        let gaps = self.gaps()?;
+        let missing_to = gaps.last().map_or(0, |gap| gap.end);
+        let mut ranges = aside_ranges(&gaps, &files, times, slack_ms);
         for (number, (file, first)) in files.iter().enumerate() {
             let next = files.get(number + 1);
             let after = next.and_then(|(_, time)| *time);
-            let end = next.map_or_else(|| file.end().max(self.led_to()), |(next, _)| next.start);
+            let end = next.map_or_else(|| file.end().max(missing_to), |(next, _)| next.start);
             let may_hold = match (first, after) {
                 (Some(first), Some(after)) => {
                     let (low, high) = ((*first).min(after), (*first).max(after));
@@ -222,6 +224,20 @@ impl CommitLog {
         }
         Ok(gaps)
     }
+}
+
+/// Returns the ranges before the first file whose files were set aside, if their messages may be of a time range.
+fn aside_ranges(gaps: &[Gap], files: &[(OffsetFile, Option<i64>)], times: TimeRange, slack_ms: i64) -> Vec<(u64, u64)> {
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    let (begin, time) = files.first().map_or((u64::MAX, None), |(file, time)| (file.start, *time));
+    let is_over = time.is_some_and(|time| times.begin_ms > time.saturating_add(slack_ms));
+    for gap in gaps.iter().filter(|gap| gap.begin < begin && !is_over) {
+        match ranges.last_mut() {
+            Some(last) if last.1 == gap.begin => last.1 = gap.end,
+            _ => ranges.push((gap.begin, gap.end)),
+        }
+    }
+    ranges
 }
 
 fn clean_begin(files: &[OffsetFile], queue_end: u64, compat: Release) -> usize {

@@ -140,12 +140,15 @@ impl ConsumeQueue {
         offset_files::list(std::slice::from_ref(&self.directory))
     }
 
-    /// The ranges of bytes between the files that no file holds, in ascending order.
+    /// The ranges of bytes between the files, and of files that were set aside, that no file holds, in ascending order.
     ///
     /// # Errors
     /// The system's error, with the path.
     pub fn gaps(&self) -> Result<Vec<Gap>> {
-        Ok(offset_files::gaps(&self.files()?))
+        let files = offset_files::list_with_aside(std::slice::from_ref(&self.directory))?;
+        let mut gaps = offset_files::gaps(&files);
+        offset_files::add_aside(&mut gaps, &files);
+        Ok(gaps)
     }
 
     /// Length of the queue's files: the most frequent one; 0 without files.
