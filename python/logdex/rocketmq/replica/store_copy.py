@@ -111,7 +111,11 @@ class StoreCopy:
         self._parts.write_checkpoint()
 
     def last_message(self) -> tuple[int, bytes] | None:
-        """Return the last message as it is stored, with its offset; None without messages. It reads the last file."""
+        """Return the last message as it is stored, with its offset; None without messages. It reads the last file.
+
+        Raises:
+            CorruptFileError: Its checksum is wrong: the copy is damaged.
+        """
         end, file_size = self.end, self._parts.log.file_size
         with CommitLog.open(self.layout.commit_log) as log:
             begin = max(self.begin, (end - 1) // file_size * file_size)
@@ -119,7 +123,13 @@ class StoreCopy:
             for batch in log.scan(begin_phy_offset=begin, end_phy_offset=end, columns=("phy_offset",), check_crc=False):
                 if batch.num_rows:
                     offset = batch.column("phy_offset")[-1].as_py()
-            return None if offset is None else (offset, log.stored_frames([offset], end - offset))
+            if offset is None:
+                return None
+            frame = log.stored_frames([offset], end - offset)
+            if not frame:
+                path, at = log.place(offset)
+                raise CorruptFileError(path, at, "a last message with the checksum that it states", "another checksum")
+            return offset, frame
 
     def close(self) -> None:
         """Dispatch and flush everything, and close as a broker that is shut down.

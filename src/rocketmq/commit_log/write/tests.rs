@@ -527,6 +527,7 @@ fn what_is_no_frame_of_this_offset_is_refused_and_nothing_of_it_is_written() {
         (changed(first + 3, 1), "that its fields do not have"),
         (changed(first + 4, 1), "magic"),
         (changed(first + 28, 1), "the offset"),
+        (changed(first + 88, 1), "0x"),
         ([&log[..first], &[0; 100]].concat(), "zeros"),
         ([&log[..first], &log[..first]].concat(), "the offset 0"),
     ] {

@@ -36,7 +36,7 @@ pub(super) fn whole_frames(directory: &Path, bytes: &[u8], begin: u64, file_size
             let path = directory.join(file_name::of_offset(phy_offset - phy_offset % file_size));
             Err(Error::corrupt(&path, phy_offset % file_size, expected, found))
         };
-        let len = match check_with(rest, left, Versions::V1AndV2, false) {
+        let len = match check_with(rest, left, Versions::V1AndV2, true) {
             Err(Needs(needed)) => {
                 frames.needed = needed;
                 break;
@@ -60,6 +60,10 @@ pub(super) fn whole_frames(directory: &Path, bytes: &[u8], begin: u64, file_size
             Ok(Found::Blank) => {
                 return corrupt(&format!("a BLANK frame of {left} bytes"), "one of another length".to_owned());
             }
+            // Once acknowledged, the master takes a message for safe.
+            Ok(Found::Refused(Refusal::BodyCrc { stored, computed })) => {
+                return corrupt(&format!("a body with checksum {stored:#010x}"), format!("{computed:#010x}"));
+            }
             Ok(Found::Refused(refusal)) => {
                 return corrupt("a message or a BLANK frame", refused(refusal));
             }
@@ -82,7 +86,7 @@ fn refused(refusal: Refusal) -> String {
         Refusal::Magic(magic) => format!("magic {magic:#010x}"),
         Refusal::CutOff => "one that is longer than the rest of the file".to_owned(),
         Refusal::Size { stated } => format!("a length of {stated} that its fields do not have"),
-        Refusal::BodyCrc { .. } => "another checksum".to_owned(),
+        Refusal::BodyCrc { computed, .. } => format!("a body with checksum {computed:#010x}"),
         Refusal::DelayLevel => "a delay level that is no number".to_owned(),
     }
 }

@@ -450,6 +450,47 @@ def test_a_copy_whose_last_message_differs_is_refused(master: Master, tmp_path: 
     assert master.reports[-1] <= end
 
 
+def test_a_message_with_another_checksum_is_not_acknowledged(master: Master, tmp_path: Path) -> None:
+    row = next(row for row in golden.rows("basic", "messages") if row["physicalOffset"] > 90_000)
+    at = row["physicalOffset"]
+    # A byte of the body.
+    whole, master.log = master.log, master.log[: at + 88] + bytes([master.log[at + 88] ^ 1]) + master.log[at + 89 :]
+    error = error_of(master, tmp_path / "copy")
+    assert (error.offset, "a body with checksum 0x" in error.expected) == (at, True)
+    assert max(master.reports) <= at
+    check(tmp_path / "copy", master, end=at).close()
+    # Once the master has the message again, the copy goes on.
+    master.log = whole
+    replicate(master.address, tmp_path / "copy", once=True)
+    check(tmp_path / "copy", master).close()
+
+
+def test_a_last_message_that_is_damaged_in_the_copy_is_not_that_of_another_log(
+    master: Master, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, master.end = master.end, _last_end(master, 90_000)
+    replicate(master.address, tmp_path / "copy", once=True)
+    begin = max(row["physicalOffset"] for row in golden.rows("basic", "messages") if row["physicalOffset"] < master.end)
+    opened = store_copy.StoreCopy.__init__
+
+    def damaged(self: store_copy.StoreCopy, *arguments: Any) -> None:
+        opened(self, *arguments)
+        with (tmp_path / "copy" / "commitlog" / f"{begin // 65_536 * 65_536:020}").open("r+b") as file:
+            file.seek(begin % 65_536 + 88)
+            file.write(b"\xff\xfe\xfd")
+
+    monkeypatch.setattr(store_copy.StoreCopy, "__init__", damaged)
+    master.end = whole
+    with pytest.raises(CorruptFileError, match="checksum") as raised:
+        replicate(master.address, tmp_path / "copy", once=True)
+    file = tmp_path / "copy" / "commitlog" / f"{begin // 65_536 * 65_536:020}"
+    assert (raised.value.path, raised.value.offset) == (str(file), begin % 65_536)
+    monkeypatch.undo()
+    # The next start truncates it, and the master sends it again.
+    replicate(master.address, tmp_path / "copy", once=True)
+    check(tmp_path / "copy", master).close()
+
+
 def test_files_of_another_size_are_refused(master: Master, tmp_path: Path) -> None:
     replicate(master.address, tmp_path / "copy", once=True)
     master.file_size = 32_768
