@@ -55,6 +55,7 @@ pub struct LogSealing {
     partitions: Vec<Partition>,
     header: Option<String>,
     rows: Rows,
+    presence: place::Presence,
     sample: Sample,
     report: Report,
 }
@@ -72,9 +73,9 @@ impl LogSealing {
     ) -> Result<Self> {
         partitions.sort();
         let files = place::list_store(log_dir, directory, kind_of)?;
-        let rows = place::no_rows(directory)?;
+        let (rows, presence) = (place::no_rows(directory)?, place::Presence::begin(directory)?);
         let (sample, report) = (Sample::default(), Report::default());
-        Ok(Self { directory: directory.to_owned(), files, partitions, header, rows, sample, report })
+        Ok(Self { directory: directory.to_owned(), files, partitions, header, rows, presence, sample, report })
     }
 
     /// Adds the keys of a segment, whose records end where the next segment begins. If reading it passes over anything, the
@@ -153,7 +154,7 @@ impl LogSealing {
     }
 
     fn publish(self, keys: Vec<KeysFile>) -> Result<Report> {
-        let Self { directory, files: listed, partitions, header, mut report, .. } = self;
+        let Self { directory, files: listed, partitions, header, presence, mut report, .. } = self;
         let mut files = Vec::new();
         for (path, mut file) in listed {
             if file.entries.is_some() && !file.is_still_at(&path)? {
@@ -167,7 +168,8 @@ impl LogSealing {
         let bytes: i64 = keys.iter().map(|file| file.size).sum();
         report.count("key_bytes", u64::try_from(bytes).unwrap_or(0));
         let notes = header.map(|header| (HEADER.to_owned(), header)).into_iter().collect();
-        place::publish(&directory, &Catalog { layout: Layout::Partitions(partitions), files, keys, notes })?;
+        let catalog = Catalog { layout: Layout::Partitions(partitions), files, keys, notes };
+        place::publish(&directory, &catalog, &presence)?;
         Ok(report)
     }
 }

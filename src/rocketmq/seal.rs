@@ -42,6 +42,7 @@ pub struct Sealing {
     directory: PathBuf,
     files: Vec<place::Listed>,
     rows: Rows,
+    presence: place::Presence,
     notes: BTreeMap<String, String>,
     /// By the start of each log file: the last message that an entry leads to.
     last_of_file: BTreeMap<u64, i64>,
@@ -66,10 +67,12 @@ impl Sealing {
             }
         }
         let (rows, report) = (place::no_rows(directory)?, Report::default());
+        let presence = place::Presence::begin(directory)?;
         Ok(Self {
             directory: directory.to_owned(),
             files,
             rows,
+            presence,
             notes: BTreeMap::new(),
             last_of_file,
             sample: Sample::default(),
@@ -161,7 +164,7 @@ impl Sealing {
         let bytes: i64 = keys.iter().map(|file| file.size).sum();
         self.report.count("key_bytes", u64::try_from(bytes).unwrap_or(0));
         let catalog = Catalog { layout: Layout::OneLog, files, keys, notes: self.notes };
-        place::publish(&self.directory, &catalog)?;
+        place::publish(&self.directory, &catalog, &self.presence)?;
         Ok(self.report)
     }
 

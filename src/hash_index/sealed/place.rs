@@ -4,8 +4,9 @@
 //! new one.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 
@@ -15,7 +16,7 @@ use super::rows::{Row, Rows};
 use crate::error::{Error, Result};
 use crate::hash_index::sealed::Layout;
 use crate::io::remote::{forget_listings, is_remote};
-use crate::io::storage::{self, Kind};
+use crate::io::storage::{self, Entry, Kind};
 
 /// Name of the directory.
 pub const DIRECTORY: &str = "_logdex";
@@ -25,6 +26,8 @@ pub const CATALOG: &str = "catalog.parquet";
 const KEYS: &str = "keys";
 /// A catalog of so many bytes has a hundred million files or row groups.
 const MOST_CATALOG_BYTES: u64 = 1 << 30;
+/// A file without a catalog that is older was left by a call that was killed.
+const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Returns the directory of a sealed index below a directory, or the directory itself if it has the name.
 pub fn directory_in(out: &Path) -> PathBuf {
@@ -83,6 +86,27 @@ pub fn no_rows(directory: &Path) -> Result<Rows> {
     let temporary = if is_remote(directory) { std::env::temp_dir() } else { directory.to_owned() };
     storage::create_directories(&temporary)?;
     Ok(Rows::new(&temporary))
+}
+
+/// The presence of one sealing in the directory of a sealed index: a shared lock, where the file system has locks.
+#[derive(Debug)]
+pub struct Presence(Option<File>);
+
+impl Presence {
+    /// Begins a sealing in a directory, which may be missing.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn begin(directory: &Path) -> Result<Self> {
+        storage::create_directories(directory)?;
+        let opened = if is_remote(directory) { None } else { File::open(directory).ok() };
+        Ok(Self(opened.filter(|directory| directory.lock_shared().is_ok())))
+    }
+
+    /// Returns whether no other sealing runs in the directory. From then on others wait for the end of this one.
+    fn is_alone(&self) -> bool {
+        self.0.as_ref().is_some_and(|directory| directory.try_lock().is_ok())
+    }
 }
 
 /// Returns a name for the files of keys of one call.
@@ -180,33 +204,54 @@ pub fn discard(directory: &Path, name: &str) -> Result<()> {
         // None, that of before, or one that nobody can read.
         _ => {}
     }
-    delete_keys(directory, |file| file.starts_with(name))
+    delete_if(&directory.join(KEYS), |entry| Ok(entry.name.to_string_lossy().starts_with(name)))
 }
 
 fn is_missing(error: &Error) -> bool {
     matches!(error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
 }
 
-/// Writes the catalog, and then deletes the files of keys that it does not name.
+/// Writes the catalog, and then deletes the files of the catalog that it replaces, and those that a killed call left.
+///
+/// Another sealing may be writing files that no catalog names yet. If one runs, or nothing shows that none does, only old ones are
+/// deleted.
 ///
 /// # Errors
 /// The system's error, with the path.
-pub fn publish(directory: &Path, catalog: &Catalog) -> Result<()> {
+pub fn publish(directory: &Path, catalog: &Catalog, presence: &Presence) -> Result<()> {
     storage::create_directories(directory)?;
+    let former = read_catalog(directory, &[]).map_or_else(|_| Vec::new(), |former| former.keys);
     storage::put_whole(&directory.join(CATALOG), catalog.encode()?.into())?;
-    delete_keys(directory, |name| {
-        !catalog.keys.iter().any(|file| file.path == format!("{KEYS}/{name}")) && name.ends_with(".parquet")
+    let is_alone = presence.is_alone();
+    let is_named = |keys: &[KeysFile], name: &str| keys.iter().any(|file| file.path == format!("{KEYS}/{name}"));
+    delete_if(&directory.join(KEYS), |entry| {
+        let name = entry.name.to_string_lossy();
+        let is_over = is_alone || is_named(&former, &name) || is_abandoned(entry)?;
+        Ok(is_over && !is_named(&catalog.keys, &name))
+    })?;
+    let temporary = format!(".{CATALOG}.");
+    delete_if(directory, |entry| {
+        Ok(entry.name.to_string_lossy().starts_with(&temporary) && (is_alone || is_abandoned(entry)?))
     })
 }
 
-fn delete_keys(directory: &Path, is_over: impl Fn(&str) -> bool) -> Result<()> {
-    let listed = match storage::list(&directory.join(KEYS)) {
+fn is_abandoned(entry: &Entry) -> Result<bool> {
+    let modified = entry.status()?.and_then(|found| found.modified);
+    Ok(modified.and_then(|time| time.elapsed().ok()).is_some_and(|age| age > ABANDONED))
+}
+
+/// Deletes some of the files in a directory, which may be missing. Another call may delete them at the same time.
+fn delete_if(directory: &Path, is_over: impl Fn(&Entry) -> Result<bool>) -> Result<()> {
+    let listed = match storage::list(directory) {
         Err(error) if is_missing(&error) => Vec::new(),
         listed => listed?,
     };
     for entry in listed {
-        if is_over(&entry.name.to_string_lossy()) {
-            storage::delete(&entry.path)?;
+        if is_over(&entry)? {
+            match storage::delete(&entry.path) {
+                Err(error) if is_missing(&error) => {}
+                deleted => deleted?,
+            }
         }
     }
     Ok(())
@@ -231,12 +276,54 @@ mod tests {
         assert_eq!(count(), 0);
         let keys = write("late");
         let catalog = Catalog { layout: Layout::OneLog, files: Vec::new(), keys, notes: BTreeMap::new() };
-        publish(directory, &catalog).unwrap();
+        publish(directory, &catalog, &Presence::begin(directory).unwrap()).unwrap();
         write("other");
         for name in ["late", "other"] {
             discard(directory, name).unwrap();
             assert_eq!(count(), if name == "late" { 2 } else { 1 });
         }
         assert_eq!(read_catalog(directory, &[]).unwrap().keys, catalog.keys);
+    }
+
+    fn files(directory: &Path) -> usize {
+        std::fs::read_dir(directory.join(KEYS)).map_or(0, Iterator::count)
+    }
+
+    /// Writes the files of a sealing, which is not published yet.
+    fn sealing(directory: &Path, name: &str) -> (Presence, Catalog) {
+        let mut rows = Rows::new(directory);
+        rows.push(&[Row { key_hash: 1, part: 0, offset: 2, time: 3 }]).unwrap();
+        rows.keep();
+        let presence = Presence::begin(directory).unwrap();
+        let keys = write_keys(directory, name, &Layout::OneLog, rows, 1).unwrap();
+        (presence, Catalog { layout: Layout::OneLog, files: Vec::new(), keys, notes: BTreeMap::new() })
+    }
+
+    #[test]
+    fn of_two_sealings_at_once_the_last_catalog_has_its_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
+        let (first, second) = (sealing(directory, "first"), sealing(directory, "second"));
+        for (presence, catalog) in [first, second] {
+            publish(directory, &catalog, &presence).unwrap();
+            for file in &read_catalog(directory, &[]).unwrap().keys {
+                assert!(directory.join(&file.path).exists(), "{}", file.path);
+            }
+        }
+        assert_eq!(files(directory), 1);
+    }
+
+    #[test]
+    fn what_killed_sealings_left_goes_with_the_next_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
+        drop(sealing(directory, "killed"));
+        for name in [".catalog.parquet.17", "keys/.killed-00001.parquet.17"] {
+            std::fs::write(directory.join(name), b"half").unwrap();
+        }
+        let (presence, catalog) = sealing(directory, "next");
+        publish(directory, &catalog, &presence).unwrap();
+        assert_eq!(files(directory), 1);
+        assert!(!directory.join(".catalog.parquet.17").exists());
     }
 }
