@@ -6,19 +6,29 @@ import contextlib
 import errno
 import fnmatch
 import os
+import re
+import secrets
 import stat
 import time
 from abc import ABC, abstractmethod
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from logdex import _core
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
+    from typing import BinaryIO
 
     from typing_extensions import Self
+
+
+_STORE_PARTS = frozenset({"commitlog", "consumequeue", "consumequeue_ext", "batchconsumequeue", "index"})
+_OF_LOG_DIR = ("meta.properties", "recovery-point-offset-checkpoint", "log-start-offset-checkpoint")
+_OF_LOG = re.compile(r"[0-9]{20}(\.log)?")
+"""The name of a file of a log, a queue or a segment."""
 
 
 class Closing(ABC):
@@ -56,6 +66,101 @@ def existing_directory(
     if not place.is_dir():
         raise OSError(errno.ENOTDIR if place.exists() else errno.ENOENT, f"no {what}", str(place))
     return place
+
+
+def refuse_broker_directory(output: Path, *, own: Iterable[Path] = (), others: Iterable[Path] = ()) -> None:
+    """Raise `ValueError` if an output would be in a directory whose every entry a broker reads, also through links.
+
+    With a file more in its log, its queues or its log directory, a broker does not start.
+
+    Args:
+        output: The file or directory that will be written. It may be missing.
+        own: Directories into which this output belongs.
+        others: More directories of a broker.
+    """
+    places = [output] if isinstance(output, RemotePath) else [output.absolute(), output.resolve()]
+    above = dict.fromkeys(chain.from_iterable((place, *place.parents) for place in places))
+    allowed = {_resolved(each) for each in own}
+    known = {_resolved(each) for each in others}
+    for directory in above:
+        if _resolved(directory) in allowed:
+            continue
+        if _resolved(directory) in known:
+            raise ValueError(f"{output}: expected a directory outside of the store, found one in {directory}")
+        what = _what_a_broker_reads(directory)
+        if what is not None:
+            raise ValueError(
+                f"{output}: expected a path outside of a broker's directories, found one in {directory}, {what}"
+            )
+
+
+def _resolved(path: Path) -> Path:
+    return path if isinstance(path, RemotePath) else path.resolve()
+
+
+def _what_a_broker_reads(directory: Path) -> str | None:
+    """Return what a directory is to a broker; None if it reads none of its entries, or not all of them."""
+    if directory.name in _STORE_PARTS and (directory.parent / "commitlog").is_dir():
+        return "a part of a RocketMQ store"
+    if isinstance(directory, RemotePath):
+        return None
+    if any((directory / name).is_file() for name in _OF_LOG_DIR):
+        return "a log directory of Kafka"
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        if any(_OF_LOG.fullmatch(entry.name) for entry in entries):
+            return "which holds a log"
+    return None
+
+
+@contextlib.contextmanager
+def new_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a new file, which gets its name when the block ends; after an error, or if the process is killed, there is none.
+
+    Raises:
+        FileExistsError: The path exists, or was created meanwhile.
+    """
+    if path.is_symlink() or path.exists():
+        raise FileExistsError(errno.EEXIST, "the file exists already", str(path))
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    descriptor = _unnamed_file(path.parent)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    with contextlib.ExitStack() as stack:
+        file: BinaryIO
+        if descriptor is None:
+            # Not every file system has files without a name.
+            file = stack.enter_context(temporary.open("xb"))
+            stack.callback(temporary.unlink, missing_ok=True)
+        else:
+            file = stack.enter_context(os.fdopen(descriptor, "wb"))
+        yield file
+        file.flush()
+        if descriptor is None:
+            _name(temporary, path)
+        else:
+            # With a directory's descriptor, which an absolute path ignores, it calls linkat, which follows the link.
+            os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor)
+
+
+def _name(temporary: Path, path: Path) -> None:
+    """Set the name of a finished file."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        # Not every file system has links.
+        temporary.rename(path)
+
+
+def _unnamed_file(directory: Path) -> int | None:
+    """Open a file without a name in a directory; None if the system has no such files."""
+    flag = getattr(os, "O_TMPFILE", None)
+    if flag is None or not os.path.isdir("/proc/self/fd"):  # noqa: PTH112 -- as text
+        return None
+    with contextlib.suppress(OSError):
+        return os.open(directory, flag | os.O_RDWR, 0o666)
+    return None
 
 
 def replace_file(path: Path, content: bytes) -> None:

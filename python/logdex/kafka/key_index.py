@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 from logdex import _core
-from logdex._files import Closing, RemotePath, existing_directory, replace_file
+from logdex._files import Closing, RemotePath, existing_directory, refuse_broker_directory, replace_file
 from logdex.errors import CorruptFileError
 from logdex.hash_index import IndexDirectory
 from logdex.hash_index.directory import list_directory
@@ -166,6 +166,7 @@ def build_key_index(
         ValueError: An existing index has another header; or `max_entries` is below 2 or above 100,000,000.
         FileNotFoundError: A topic has no partition here.
         FileExistsError: The directory for an index is a partition of Kafka.
+        ValueError: The directory is in a directory of a broker.
         OSError: A file cannot be read or written.
     """
     check_max_entries(max_entries)
@@ -203,6 +204,7 @@ def check_targets(partitions: Iterable[TopicPartition], directory: Path, header:
             raise FileExistsError(errno.EEXIST, "a key index, and one in an object store is not continued", str(target))
         if settings is not None and settings.header != header:
             raise ValueError(f"{target} was built with header={settings.header!r}, not {header!r}: build another index")
+    refuse_broker_directory(directory)
 
 
 def partitions_of(logs: LogDir, topics: str | Iterable[str] | None) -> list[TopicPartition]:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
 from logdex import _core
-from logdex._files import Closing, existing_directory
+from logdex._files import Closing, RemotePath, existing_directory, refuse_broker_directory
 from logdex._filesystem import in_filesystem
 from logdex._types import Isolation, check_int64
 from logdex.kafka import checkpoint
@@ -345,8 +345,10 @@ class Log(Closing):
 
         Raises:
             FileExistsError: A file exists.
+            ValueError: Another directory of a broker.
             LockedError: A running broker holds the log directory.
         """
+        refuse_rebuild_into(directory, self._directory)
         producers = _core.ProducerState()
         reports = []
         for segment in self._current().segments:
@@ -403,3 +405,10 @@ class Log(Closing):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(Log.open, self._directory, **self._options), ()
+
+
+def refuse_rebuild_into(directory: str | PathLike[str], partition_dir: Path) -> None:
+    """Raise `ValueError` if index files would be written into a broker's directory that is not the partition's own."""
+    target = _core.local_path(directory)
+    is_own = not isinstance(partition_dir, RemotePath) and target.resolve() == partition_dir.resolve()
+    refuse_broker_directory(target, own=[partition_dir, partition_dir.absolute().parent] if is_own else [])

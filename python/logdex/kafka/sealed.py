@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from logdex import _core
 from logdex._core import LogSealing, SealedLogs, ThreadLock
-from logdex._files import Closing, RemotePath
+from logdex._files import Closing, RemotePath, refuse_broker_directory
 from logdex.errors import CorruptFileError
 from logdex.hash_index.sealed import open_sealed
 from logdex.kafka.files import MAX_OFFSET
@@ -174,4 +174,5 @@ def sealing_target(log_dir: Path, out: str | os.PathLike[str] | None) -> Path:
             "seal into another directory (out=, --out DIR)"
         )
         raise FileExistsError(errno.EEXIST, message, str(directory.parent))
+    refuse_broker_directory(directory, own=[log_dir] if directory.parent == log_dir else [])
     return directory

@@ -7,7 +7,8 @@ from contextlib import closing
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from logdex._core import commit_log_directories, delivered_levels, last_message, local_path
+from logdex._core import delivered_levels, last_message, local_path
+from logdex._files import refuse_broker_directory
 from logdex.hash_index.query import MIN_TIME, TimeRange
 from logdex.report import Finding, Report
 from logdex.rocketmq.index_service import INDEXES_TAGS
@@ -20,7 +21,6 @@ from logdex.rocketmq.write.schedule import SCHEDULE_TOPIC, DelayOffsets
 if TYPE_CHECKING:
     import os
     from datetime import tzinfo
-    from pathlib import Path
     from typing import TypeAlias
 
     from arro3.core import RecordBatch
@@ -85,13 +85,13 @@ def copy_messages(
 
     Raises:
         FileExistsError: The directory is not empty.
-        ValueError: The directory is in the store.
+        ValueError: The directory is in the store, or in another directory of a broker.
         OSError: The system refuses. The new store is then in the state of one after a crash.
     """
     target = local_path(directory)
     if holds_log(target):
         raise FileExistsError(errno.EEXIST, "expected a missing or empty directory, found a store", str(target))
-    _refuse_inside(target, store)
+    refuse_broker_directory(target, others=store.layout.directories)
     delays = DelayOffsets(store.layout.config).offsets if topic in (None, SCHEDULE_TOPIC) else {}
     findings: list[Finding] = []
     messages = (
@@ -130,14 +130,6 @@ def copy_messages(
         raise
     parts.close()
     return Report(findings, {"messages": count, "log_bytes": log_bytes})
-
-
-def _refuse_inside(target: Path, store: MessageStore) -> None:
-    """Raise ValueError if a copy would be a part of the store, also through links."""
-    layout, place = store.layout, target.resolve()
-    for part in (layout.root, *layout.folders, *commit_log_directories(layout.commit_log)):
-        if part.resolve() in (place, *place.parents):
-            raise ValueError(f"{target}: expected a directory outside of the store, found one in {part}")
 
 
 def _first_offsets(queues: QueueSet, topic: str | None, times: TimeRange) -> dict[tuple[str, int], int]:

@@ -12,7 +12,15 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from logdex._core import broker_lock_holder, expect_heads, expect_lists, locate, locate_all, read_file
+from logdex._core import (
+    broker_lock_holder,
+    commit_log_directories,
+    expect_heads,
+    expect_lists,
+    locate,
+    locate_all,
+    read_file,
+)
 from logdex._files import RemotePath, existing_directory
 
 if TYPE_CHECKING:
@@ -62,6 +70,11 @@ class StoreLayout:
     def folders(self) -> tuple[Path, ...]:
         """The directories of a store; each may be missing."""
         return (self.root / "commitlog", self.index, self.queues, self.batch_queues, self.queue_extensions, self.config)
+
+    @property
+    def directories(self) -> tuple[Path, ...]:
+        """The root, and the directories of the parts, which may be missing or elsewhere."""
+        return (self.root, *self.folders, *commit_log_directories(self.commit_log))
 
     @property
     def checkpoint(self) -> Path:

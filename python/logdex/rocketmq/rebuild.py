@@ -6,7 +6,8 @@ import errno
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from logdex._core import ConsumeQueueWriter, local_path
+from logdex._core import ConsumeQueueWriter, commit_log_directories, local_path
+from logdex._files import refuse_broker_directory
 from logdex.arrow import INDEXED_COLUMNS
 from logdex.hash_index.directory import list_directory
 from logdex.report import Report
@@ -40,6 +41,9 @@ def build_index(
     if target.is_dir() and list_directory(target):
         # Index files would be overwritten, and among other files a broker would load ours as one of them.
         raise FileExistsError(errno.EEXIST, "the directory is not empty; give the index one of its own", str(target))
+    # The index of a store whose broker is stopped may be written in its place.
+    own = [target] if target.name == "index" else []
+    refuse_broker_directory(target, own=own, others=commit_log_directories(log.path))
     hash_slots, max_entries = geometry
     span = (log.min_offset, log.max_offset)
     messages = entries = 0
@@ -74,6 +78,7 @@ def build_queues(
     progress: Progress | None,
 ) -> Report:
     """Write the queues of a log by the broker's rules; see `MessageStore.build_queues`."""
+    refuse_broker_directory(local_path(directory), others=commit_log_directories(log.path))
     span = (log.min_offset, log.max_offset)
     sizes: dict[str, Any] = dict(queues.file_sizes())
     # Opened first: it checks the number of threads, before a directory is created.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from logdex import _core
 from logdex._core import SealedStore, StoreSealing, ThreadLock
-from logdex._files import RemotePath
+from logdex._files import RemotePath, refuse_broker_directory
 from logdex.errors import CorruptFileError
 from logdex.hash_index.directory import list_directory
 from logdex.hash_index.sealed import open_sealed
@@ -189,11 +189,19 @@ class SealedIndex:
             self._close_others()
 
 
+def sealing_target(root: Path, out: Path | None) -> Path:
+    """Return the directory of a new sealed index of a store."""
+    directory = _core.sealed_directory(root if out is None else out)
+    # A copy of log files without a store is no broker's.
+    refuse_broker_directory(directory, own=[root] if directory.parent == root else [])
+    return directory
+
+
 def seal(
     layout: StoreLayout, log: CommitLog, index: IndexService | None, out: Path | None, progress: Progress | None
 ) -> Report:
     """Seal a store; see `MessageStore.seal`."""
-    directory = _core.sealed_directory(layout.root if out is None else out)
+    directory = sealing_target(layout.root, out)
     sealing = StoreSealing(layout.root, directory, log)
     files = index.files if index is not None else []
     total, done = sum(map(len, files)), 0

@@ -20,13 +20,13 @@ from logdex._core import (
     describe_segment,
     discard_packed_keys,
     packed_rows,
-    sealed_directory,
     write_packed_keys,
 )
 from logdex.kafka import LogDir
 from logdex.kafka.sealed import missing_segments, planned_segments, sealing_target
 from logdex.report import merge
 from logdex.rocketmq import MessageStore
+from logdex.rocketmq.sealed import sealing_target as store_target
 from logdex.spark.workers import call_in_tasks, check_worker_python, driver_path
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class _Segment:
 
 def _seal_store(spark: SparkSession, root: Path, store: MessageStore, out: Path | None) -> Report:
     log, files = store.commit_log, store.index.files if store.index is not None else []
-    target = sealed_directory(root if out is None else out)
+    target = store_target(root, out)
     sealing = StoreSealing(root, target, log)
     sources = [_IndexFile(pickle.dumps((log, file))) for file in files]
     whole, reports = _described(spark, sources, [partial(sealing.add_facts, file.path) for file in files])

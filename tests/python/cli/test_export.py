@@ -5,6 +5,9 @@ from __future__ import annotations
 import base64
 import csv
 import json
+import signal
+import subprocess
+import sys
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +16,9 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+import golden
 import golden_kafka
+from logdex.cli.commands import paths
 from logdex.rocketmq import MessageStore
 
 if TYPE_CHECKING:
@@ -118,6 +123,37 @@ def test_records_of_kafka(logdex_command: Callable[..., Any], tmp_path: Path) ->
     assert logdex_command("export", logs, tmp_path / "out.csv").code == 0
     with (tmp_path / "out.csv").open(encoding="utf-8", newline="") as opened:
         assert [row["key"] for row in csv.DictReader(opened)] == [row["key"] or "" for row in rows]
+
+
+def test_an_export_that_was_killed_leaves_nothing_and_stops_no_other(
+    store: Callable[[str], Path], logdex_command: Callable[..., Any], tmp_path: Path
+) -> None:
+    root, target = store("sync"), tmp_path / "out" / "x.json"
+    target.parent.mkdir()
+    code = (
+        "import os, signal; from logdex.cli import main; from logdex.cli.commands import paths\n"
+        "paths.json_lines = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"main(['export', {str(root)!r}, {str(target)!r}])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert ran.returncode == -signal.SIGKILL
+    if sys.platform == "linux":
+        assert list(target.parent.iterdir()) == []
+    assert logdex_command("export", root, target).code == 0
+    assert len(target.read_bytes().splitlines()) == len(golden.rows("sync", "messages"))
+
+
+def test_an_export_replaces_no_file_that_came_meanwhile(
+    store: Callable[[str], Path],
+    logdex_command: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    root, target = store("sync"), tmp_path / "out" / "x.json"
+    target.parent.mkdir()
+    monkeypatch.setattr(paths, "json_lines", lambda *_: target.write_bytes(b"theirs"))
+    assert logdex_command("export", root, target).code == 2
+    assert [(path.name, path.read_bytes()) for path in target.parent.iterdir()] == [("x.json", b"theirs")]
 
 
 @pytest.mark.parametrize("name", ["x.xml", "x", "x.parquet.gz", "json", ".json"])

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 import golden
 import golden_kafka
 import object_store
 from logdex.cli import main
+from logdex.rocketmq import MessageStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _COMMANDS = (
     ("info", "STORE"),
@@ -58,3 +64,18 @@ def test_a_command_prints_the_same_for_a_url(
     assert said[1] == said[0]
     assert said[0][0] in (0, 1)
     assert said[0][1] + said[0][2]
+
+
+def test_a_store_at_a_url_is_copied_and_indexed_into_local_directories(
+    server: object_store.ObjectStore,
+    places: dict[str, tuple[str, str]],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    storage = [word for pair in server.options.items() for word in ("--storage", "=".join(pair))]
+    for command in ("copy", "build-queues"):
+        assert main([command, places["STORE"][1], str(tmp_path / command), *storage]) == 0
+    assert main(["verify", str(tmp_path / "copy")]) == 0
+    with MessageStore.open(tmp_path / "copy") as copied:
+        assert copied.messages(columns=["phy_offset"]).read_all().num_rows == len(golden.rows("basic", "messages"))
+    capsys.readouterr()

@@ -17,7 +17,7 @@ from logdex.cli.sources.kafka import files_to_dump, open_part, open_source
 from logdex.kafka import Log, LogDir, LogSegment, ProducerState, build_key_index, explain, find
 from logdex.kafka.files import LOG
 from logdex.kafka.find import RECORD_COLUMNS
-from logdex.kafka.log import INDEX_INTERVAL_BYTES, MAX_INDEX_BYTES
+from logdex.kafka.log import INDEX_INTERVAL_BYTES, MAX_INDEX_BYTES, refuse_rebuild_into
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -203,6 +203,8 @@ def run_rebuild(arguments: argparse.Namespace) -> int:
         "overwrite": arguments.in_place,
     }
     if path.suffix == LOG:
+        if arguments.to:
+            refuse_rebuild_into(arguments.to, path.parent)
         with LogSegment.open(path) as segment:
             report = segment.rebuild_indexes(arguments.to or path.parent, producers=ProducerState(), **options)
     else:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import sys
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, get_args
 
 from logdex._core import SegmentReader, csv_lines, csv_names, json_lines, local_path, locate, time_text
+from logdex._files import new_file, refuse_broker_directory
 from logdex.cli.arguments import (
     FILTERS,
     OPEN,
@@ -287,18 +287,9 @@ def export(arguments: argparse.Namespace) -> int:
         raise ValueError(f"{target}: expected {', '.join(_FORMATS)}, or - for standard output, found {found}")
     if arguments.compression and write is not _parquet:
         raise ValueError(f"--compression {arguments.compression}: expected a .parquet file, found {target}")
-    if target.exists():
-        raise FileExistsError(errno.EEXIST, "the file exists already", str(target))
-    part = target.with_name(target.name + ".part")
-    # "x": another export may be writing this file.
-    sink = part.open("xb")
-    try:
-        with sink:
-            rows = _write(write, sink, arguments)
-        part.rename(target)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    refuse_broker_directory(target)
+    with new_file(target) as sink:
+        rows = _write(write, sink, arguments)
     size = target.stat().st_size
     if arguments.json:
         say_json({"file": str(target), "rows": rows, "bytes": size})

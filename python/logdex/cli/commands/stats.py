@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from logdex import _core
 from logdex._core import time_text
+from logdex._files import refuse_broker_directory
 from logdex.cli.arguments import GEOMETRY, add_options, command
 from logdex.cli.commands import SUMMARIES
 from logdex.cli.output import Progress, say, say_json, table
@@ -44,6 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
     if (path / "commitlog").is_dir():
         path /= "index"
     chart = _core.local_path(arguments.plot) if arguments.plot else None
+    if chart is not None:
+        refuse_broker_directory(chart)
     plot = _pyplot() if chart else None
     geometry = {"hash_slots": arguments.hash_slots, "max_entries": arguments.max_entries}
     expected = "expected an index directory or an index file"

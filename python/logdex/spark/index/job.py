@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark import TaskContext
 
 from logdex._core import DirectoryLock, check_own_parts, sync_directory
-from logdex._files import RemotePath, replace_file
+from logdex._files import RemotePath, refuse_broker_directory, replace_file
 from logdex._types import check_int64
 from logdex.hash_index.directory import COMMIT_PATTERN, list_directory, refuse_copy
 from logdex.hash_index.geometry import file_size
@@ -88,6 +88,7 @@ class Job:
         """Create the job's directory, on the driver; an error if it belongs to a store whose broker is running."""
         target = Path(self.index_dir)
         check_own_parts(target, 2)
+        refuse_broker_directory(target, own=[target] if target.name == "index" else [])
         refuse_copy(target)
         finish_commits(target)
         refuse_running_broker(target)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from logdex._files import refuse_broker_directory
 from logdex.rocketmq import StoreWriter
 from logdex.spark.index.job import attempt_name
 from logdex.spark.schema import MESSAGE_COLUMNS, require_columns
@@ -59,6 +60,7 @@ class StoreSink(DataSourceArrowWriter):
             raise FileExistsError(
                 errno.EEXIST, "expected a missing or empty directory for a new store", str(self.target)
             )
+        refuse_broker_directory(self.target)
         self.directory.mkdir(parents=True)
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
