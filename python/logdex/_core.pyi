@@ -630,6 +630,8 @@ class IndexFile:
     @property
     def closed(self) -> bool: ...
     @property
+    def is_repaired(self) -> bool: ...
+    @property
     def is_full(self) -> bool: ...
     @property
     def reserved_bytes(self) -> int: ...
@@ -1125,6 +1127,7 @@ class ConsumeQueueWriter:
         delay_levels: str = ...,
         multi_dispatch: bool = True,
         extension_file_size: int | None = None,
+        dry_run: bool = False,
     ) -> ConsumeQueueWriter: ...
     @staticmethod
     def check_files(

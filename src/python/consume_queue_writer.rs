@@ -120,6 +120,7 @@ impl PyConsumeQueueWriter {
     ///     delay_levels: As for `create`.
     ///     multi_dispatch: As for `create`.
     ///     extension_file_size: As for `create`; None: the size of the existing files, else no extension files.
+    ///     dry_run: Count and report the same, and change nothing.
     ///
     /// Raises:
     ///     CorruptFileError: Sizes or names of a queue's files do not fit together.
@@ -130,7 +131,7 @@ impl PyConsumeQueueWriter {
     ///
     /// Source: `ConsumeQueue#recover`, `#truncateDirtyLogicFiles`.
     #[staticmethod]
-    #[pyo3(signature = (root, *, end_phy_offset, begin_phy_offset=None, file_size=None, batch_file_size=None, delay_levels=DelayLevels::DEFAULT, multi_dispatch=true, extension_file_size=None))]
+    #[pyo3(signature = (root, *, end_phy_offset, begin_phy_offset=None, file_size=None, batch_file_size=None, delay_levels=DelayLevels::DEFAULT, multi_dispatch=true, extension_file_size=None, dry_run=false))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn open(
         py: Python<'_>,
@@ -142,10 +143,12 @@ impl PyConsumeQueueWriter {
         delay_levels: &str,
         multi_dispatch: bool,
         #[pyo3(from_py_with = integer::extension_file_size)] extension_file_size: Option<u64>,
+        dry_run: bool,
     ) -> PyResult<Self> {
         let delay_levels = DelayLevels::parse(delay_levels)?;
         let options = WriterOptions { file_size, batch_file_size, delay_levels, multi_dispatch, extension_file_size };
-        let writer = py.detach(|| ConsumeQueueWriter::open(&root, end_phy_offset, begin_phy_offset, options))?;
+        let writer =
+            py.detach(|| ConsumeQueueWriter::open(&root, end_phy_offset, begin_phy_offset, options, dry_run))?;
         Ok(Self::new(writer))
     }
 

@@ -410,6 +410,15 @@ impl PyIndexFile {
         self.file.is_closed()
     }
 
+    /// Whether the effects of a power loss were repaired when it was opened with `last_exit_ok=False`; with "r" in memory only.
+    ///
+    /// Linear in the size of the file with "r".
+    #[getter]
+    fn is_repaired(&self, py: Python<'_>) -> PyResult<bool> {
+        let file = self.inner()?;
+        Ok(location::waiting(py, file.path(), || file.is_repaired())?)
+    }
+
     /// True if no further entry can be put.
     #[getter]
     fn is_full(&self, py: Python<'_>) -> PyResult<bool> {

@@ -84,6 +84,19 @@ impl Truncated {
     }
 }
 
+/// Returns what [`truncate_files`] would count; nothing is changed.
+///
+/// # Errors
+/// The system's error, with the path.
+pub(super) fn truncation(files: &[OffsetFile], position: u64) -> Result<Truncated> {
+    let mut truncated = Truncated::default();
+    for file in files {
+        let bytes = written_len(&file.path, position.saturating_sub(file.start))?;
+        truncated.add(Truncated { bytes, files: u64::from(bytes > 0 && file.start >= position) });
+    }
+    Ok(truncated)
+}
+
 /// Deletes the files that begin at or after a position, and clears the rest of the file that holds the position.
 ///
 /// # Errors

@@ -297,24 +297,31 @@ class FileSet:
         long_enough = self.geometry is not None and entry.size >= file_size(self.geometry)
         return entry.is_numeric and entry.is_file and long_enough
 
-    def repair(self) -> None:
+    def repair(self, *, dry_run: bool = False) -> int:
         """Link the slots of every file again from its entries, after a crash, and cut it at the first impossible entry.
 
-        Files of another size, and those that cannot be repaired, stay as they are. They answer from what they hold.
+        Files of another size, and those that cannot be repaired, stay as they are. They answer from what they hold. Returns the
+        number of files that changed, or with `dry_run` would.
         """
-        entries = list_directory(self.directory) if self.directory.is_dir() else []
+        entries = self._list() if self.directory.is_dir() else []
+        repaired = 0
         if self.geometry is None:
             self.geometry = find_geometry(self.directory, entries, self.access)
         for entry in filter(self.is_whole, entries):
             try:
-                with self.open_file(entry.path(self.directory), "r+", last_exit_ok=False) as file:
-                    file.flush()
+                mode: Literal["r", "r+"] = "r" if dry_run else "r+"
+                with self.open_file(entry.path(self.directory), mode, last_exit_ok=False) as file:
+                    repaired += file.is_repaired
+                    if not dry_run:
+                        file.flush()
             except CorruptFileError as error:
                 _log.warning("%s is left as it is: %s", entry.name, error)
         with self._lock.hold():
-            self._repaired = True
+            # In a dry run they are repaired in memory, each time one is opened.
+            self._repaired = not dry_run
             self._handles.clear()
             self._listed = False
+        return repaired
 
     def check_geometry(self, *, for_puts: bool) -> None:
         """Check that the files have the slots and entries that the caller gave, all of them or the fullest."""

@@ -12,7 +12,7 @@ from logdex._files import Closing, existing_directory
 from logdex._types import Access, check_int64
 from logdex.arrow import entry_batches
 from logdex.hash_index.directory import FileSet, refuse_other_directory
-from logdex.hash_index.index_writer import IndexWriter
+from logdex.hash_index.index_writer import IndexWriter, PlannedIndexWriter
 from logdex.hash_index.query import CLOCK_SLACK_MS, TimeRange, check_clock_slack, check_max_num
 from logdex.hash_index.rolling import resolve_zone
 
@@ -142,7 +142,10 @@ class IndexDirectory(Closing):
         """Lock the directory for puts and open the files."""
         if self._mode == "a":
             _core.check_own_parts(self._directory, 2)
-            self._writer = IndexWriter(self._files, resolve_zone(self._options["zone"]), self._on_full())
+            if self._options.get("dry_run"):
+                self._writer = PlannedIndexWriter(self._files)
+            else:
+                self._writer = IndexWriter(self._files, resolve_zone(self._options["zone"]), self._on_full())
         self._files.check_geometry(for_puts=self._writer is not None)
         self._recover_after_crash()
         if self._writer is None:

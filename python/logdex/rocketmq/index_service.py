@@ -73,6 +73,7 @@ class IndexService(IndexDirectory):
         of_store = root / "checkpoint" if (root / "commitlog").is_dir() else None
         self._checkpoint: Path | None = options["checkpoint"] or of_store
         self._unfinished = False
+        self._repaired = self._deleted = 0
 
     @classmethod
     def open(
@@ -162,6 +163,55 @@ class IndexService(IndexDirectory):
             without=names,
         )
 
+    @classmethod
+    def open_to_recover(
+        cls,
+        directory: Path,
+        *,
+        geometry: tuple[int | None, int | None],
+        checkpoint: Path,
+        zone: str | tzinfo | None,
+        last_exit_ok: bool,
+        tags: bool,
+        log_end: int,
+        dry_run: bool,
+        without: frozenset[str],
+    ) -> Self:
+        """Open the index of a store that is recovered, for puts.
+
+        `log_end` is the end of its log. A dry run counts the same changes, and makes none; it takes no notice of the files
+        `without`, which the recovery deletes.
+        """
+        hash_slots, max_entries = geometry
+        return cls._open(
+            directory,
+            "a",
+            None,
+            hash_slots=hash_slots,
+            max_entries=max_entries,
+            checkpoint=checkpoint,
+            zone=zone,
+            last_exit_ok=last_exit_ok,
+            clock_slack_ms=CLOCK_SLACK_MS,
+            access="auto",
+            compat=None,
+            tags=tags,
+            log_end=log_end,
+            dry_run=dry_run,
+            without=without,
+        )
+
+    @property
+    def changes(self) -> dict[str, int]:
+        """Return what opening and puts changed, or would change in a dry run."""
+        writer = self._writable()
+        return {
+            "index_files_repaired": self._repaired,
+            "index_files_deleted": self._deleted,
+            "index_files_added": writer.files_added,
+            "index_entries_added": writer.entries,
+        }
+
     def _load(self) -> None:
         if self._mode == "a":
             refuse_running_broker(self._directory)
@@ -227,16 +277,20 @@ class IndexService(IndexDirectory):
             # Messages that cannot be indexed are refused before a file is made for them.
             _core.index_entries(messages, end_phy_offset=0, tags=tags)
         # Before any filter, as upstream: even a message that is not indexed creates or rolls the file.
-        end = writer.current().header.end_phy_offset
+        end = writer.begin_put()
         entries = _core.index_entries(messages, end_phy_offset=end, tags=tags)
         last_row = entries.column("row")[entries.num_rows - 1].as_py() if entries.num_rows else None
         # COMPAT(rocketmq IndexService#buildIndex): a broker that dispatches its last message again indexes it twice.
         if once and entries.num_rows and entries.column("phy_offset")[0].as_py() <= end:
-            held = [file for file in self._files.refresh() if len(file)]
-            entries = _core.unput_entries(entries, held, end_phy_offset=end)
+            if self._options.get("dry_run") and writer.entries:
+                # What a dry run put is in no file, and it put whole messages.
+                entries = _core.index_entries(messages, end_phy_offset=end + 1, tags=tags)
+            else:
+                held = [file for file in self._files.refresh() if len(file)]
+                entries = _core.unput_entries(entries, held, end_phy_offset=end)
         _put_entries(writer, entries)
         if last_row != messages.num_rows - 1:
-            writer.current()
+            writer.begin_put()
         return entries.num_rows
 
     def delete_expired_files(self, min_phy_offset: int) -> list[Path]:
@@ -340,14 +394,22 @@ class IndexService(IndexDirectory):
 
         Nothing is put twice, so the files become those that the broker would have written without the crash.
         """
-        self._files.repair()
+        dry_run = self._options.get("dry_run", False)
+        self._repaired = self._files.repair(dry_run=dry_run)
         directory = self._directory.absolute().parent / "commitlog"
         if not directory.is_dir():
             return
         with CommitLog.open(directory, access=self._files.access) as log:
             # Before anything is deleted, because the remaining files may hold no message with tags.
             tags = self._holds_tags(log)
-            _drop_after_hole(self._files, log)
+            lost = _after_first_hole(self._files, log, self._log_end(log))
+            self._deleted = len(lost)
+            if dry_run:
+                self._files.leave_out(frozenset(entry for entry, file in self._files.items() if file in lost))
+            # The newest first: a crash in between leaves a directory without a hole.
+            for file in () if dry_run else reversed(lost):
+                _log.warning("%s: deleted, to be indexed again from the log", file.path)
+                file.path.unlink(missing_ok=True)
             self._index_again(writer, log, tags)
         writer.flush()
 
@@ -366,9 +428,15 @@ class IndexService(IndexDirectory):
             for entries in _core.missing_index_entries(log, held, newest, tags=tags):
                 count += _put_entries(writer, entries)
             begin = max(begin, newest.header.end_phy_offset + 1)
-        if begin < log.max_offset:
-            count += self._build_all(writer, log.scan(begin_phy_offset=begin, columns=INDEXED_COLUMNS), tags)
+        end = self._log_end(log)
+        if begin < end:
+            scan = log.scan(begin_phy_offset=begin, end_phy_offset=end, columns=INDEXED_COLUMNS)
+            count += self._build_all(writer, scan, tags)
         return count
+
+    def _log_end(self, log: CommitLog) -> int:
+        end: int | None = self._options.get("log_end")
+        return log.max_offset if end is None else end
 
 
 def _record_full(path: Path | None, end_timestamp: int) -> None:
@@ -388,8 +456,8 @@ def _by_offset(files: Sequence[IndexFile]) -> list[IndexFile]:
     return sorted((file for file in files if len(file)), key=lambda file: file.header.begin_phy_offset)
 
 
-def _drop_after_hole(files: FileSet, log: CommitLog) -> None:
-    """Delete the files after a hole in the index, and files without entries, if the log can give them again.
+def _after_first_hole(files: FileSet, log: CommitLog, end: int) -> list[IndexFile]:
+    """Return the files after a hole in the index, and files without entries, if the log can give them again.
 
     Entries cannot be put in between later, because a broker's search relies on the order.
     """
@@ -399,13 +467,10 @@ def _drop_after_hole(files: FileSet, log: CommitLog) -> None:
     # A file is followed by another only when it is full, so an empty one lost its entries. The newest may be new.
     lost = [file for file in files.whole_files() if not len(file) and not (file in newest and _follows(file, held))]
     after = _after_hole(held, log, may_begin_late=not lost)
-    if after and max(file.header.end_phy_offset for file in after) >= log.max_offset:
+    if after and max(file.header.end_phy_offset for file in after) >= end:
         _log.warning("%s: the index has a hole that the log cannot fill", files.directory)
         after = []
-    # The newest first: a crash in between leaves a directory without a hole.
-    for file in reversed([*lost, *after]):
-        _log.warning("%s: deleted, to be indexed again from the log", file.path)
-        file.path.unlink(missing_ok=True)
+    return [*lost, *after]
 
 
 def _after_hole(held: list[IndexFile], log: CommitLog, *, may_begin_late: bool) -> list[IndexFile]:

@@ -111,10 +111,11 @@ pub(super) fn readable_bytes(path: &Path, source: FileSource, geometry: Geometry
     Ok(source.into())
 }
 
-pub(super) fn repair_file(target: &impl WriteAt, geometry: Geometry, after_power_loss: bool) -> io::Result<()> {
+/// Repairs the effects of a crash. Returns whether the file was changed; after a kill alone, false.
+pub(super) fn repair_file(target: &impl WriteAt, geometry: Geometry, after_power_loss: bool) -> io::Result<bool> {
     if after_power_loss {
         let found = relink::relink(target, geometry, geometry.max_entries(), false)?;
         return relink::apply(target, geometry, &found);
     }
-    relink::repair_tail(target, geometry)
+    relink::repair_tail(target, geometry).map(|()| false)
 }

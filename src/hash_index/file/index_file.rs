@@ -32,6 +32,8 @@ pub struct IndexFile {
     pub(super) geometry: Geometry,
     pub(super) answers: Answers,
     pub(super) last_exit_ok: bool,
+    /// Opening it for puts changed it.
+    pub(super) repaired: bool,
     /// Puts, one at a time; holds the lock of the file.
     pub(super) writer: Option<Mutex<File>>,
     /// The directory entry of a new file is not synced yet.
@@ -225,6 +227,17 @@ impl IndexFile {
     /// False if the file was opened as left by a crash.
     pub fn last_exit_ok(&self) -> bool {
         self.last_exit_ok
+    }
+
+    /// Returns whether the effects of a power loss were repaired when it was opened: in the file, or in memory if it is only read.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn is_repaired(&self) -> Result<bool> {
+        match &self.bytes {
+            Bytes::Repaired(shown) => shown.differs().map_err(|e| Error::io(&self.path, e)),
+            _ => Ok(self.repaired),
+        }
     }
 
     /// True if puts are possible.

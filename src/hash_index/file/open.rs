@@ -84,6 +84,7 @@ impl IndexFile {
             geometry: options.geometry,
             answers: options.answers,
             last_exit_ok: true,
+            repaired: false,
             writer: Some(Mutex::new(writer)),
             is_new: AtomicBool::new(true),
             last_warm: LastWarm::default(),
@@ -117,8 +118,8 @@ impl IndexFile {
         }
         check_appendable(path, &file, geometry, options.answers)?;
         let bytes = writable_bytes(path, file, geometry, options.access)?;
-        let open = Self::opened(path, options, bytes, file_len, geometry, Some(writer));
-        open.repair(repair)?;
+        let mut open = Self::opened(path, options, bytes, file_len, geometry, Some(writer));
+        open.repaired = open.repair(repair)?;
         Ok(open)
     }
 
@@ -137,6 +138,7 @@ impl IndexFile {
             geometry,
             answers: options.answers,
             last_exit_ok: options.last_exit_ok,
+            repaired: false,
             writer: writer.map(Mutex::new),
             is_new: AtomicBool::new(false),
             last_warm: LastWarm::default(),
@@ -144,9 +146,9 @@ impl IndexFile {
         }
     }
 
-    fn repair(&self, after_power_loss: bool) -> Result<()> {
+    fn repair(&self, after_power_loss: bool) -> Result<bool> {
         if self.answers.are_the_brokers() {
-            return Ok(());
+            return Ok(false);
         }
         on_writable!(&self.bytes, target => repair_file(target, self.geometry, after_power_loss))
             .map_err(|e| Error::io(&self.path, e))

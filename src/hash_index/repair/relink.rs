@@ -12,6 +12,9 @@ use crate::hash_index::format::header::Header;
 use crate::hash_index::write::bulk::CHUNK;
 use crate::io::{ReadAt, WriteAt};
 
+/// Bytes that are compared at once.
+const COMPARED: usize = 64 * 1024;
+
 /// Advances the count over whole entries that a slot already leads to, links the entries of the last chunk that no slot
 /// leads to, and sets the end of the header to the last entry.
 ///
@@ -220,11 +223,13 @@ fn has_link_from_another_slot(
 
 /// Writes the result of [`relink`]: slots, links, zeros after the last entry, header. Then flushes the file.
 ///
-/// Stores only the differences. After a crash on the way, [`relink`] finds the same result again.
-pub(crate) fn apply(target: &impl WriteAt, geometry: Geometry, found: &Relinked) -> io::Result<()> {
+/// Stores only the differences, and returns whether there were any. After a crash on the way, [`relink`] finds the same result again.
+pub(crate) fn apply(target: &impl WriteAt, geometry: Geometry, found: &Relinked) -> io::Result<bool> {
+    let mut changed = !found.links.is_empty();
     for (slot, &head) in (0u32..).zip(&found.heads) {
         if target.words::<1>(geometry.slot(slot))? != [head] {
             target.publish(geometry.slot(slot), head)?;
+            changed = true;
         }
     }
     for &(position, link) in &found.links {
@@ -233,14 +238,17 @@ pub(crate) fn apply(target: &impl WriteAt, geometry: Geometry, found: &Relinked)
     for position in found.header.next_position()..geometry.max_entries() {
         if !Entry::read(target, geometry, position)?.is_zero() {
             Entry::default().write(target, geometry, position)?;
+            changed = true;
         }
     }
     if Header::read(target)? != found.header {
+        changed = true;
         found.header.write_begin(target)?;
         found.header.write_counts(target)?;
         found.header.write_end(target)?;
     }
-    target.flush(0, target.len())
+    target.flush(0, target.len())?;
+    Ok(changed)
 }
 
 /// A view of a file as [`apply`] would leave it. The file itself does not change.
@@ -260,6 +268,36 @@ impl<S: ReadAt> Overlay<S> {
         head.extend_from_slice(&found.header.to_bytes());
         head.extend(found.heads.iter().flat_map(|head| head.to_be_bytes()));
         Self { base, geometry, head, links: found.links, count: found.header.next_position() }
+    }
+
+    /// Returns whether [`apply`] would change the file.
+    pub(crate) fn differs(&self) -> io::Result<bool> {
+        if !self.links.is_empty() || Header::read(&self.base)? != Header::read(&self.head)? {
+            return Ok(true);
+        }
+        let mut bytes = vec![0; COMPARED];
+        let (slots, entries) = (self.geometry.slot(0), self.geometry.entry(0));
+        let mut at = slots;
+        while at < self.geometry.file_len() {
+            // The slots, then what is behind the last entry.
+            let end = if at < entries { entries } else { self.geometry.file_len() };
+            let len = usize::try_from(end - at).unwrap_or(COMPARED).min(COMPARED);
+            let chunk = bytes.get_mut(..len).unwrap_or_default();
+            self.base.read_exact_at(chunk, at)?;
+            let begin = usize::try_from(at).unwrap_or(usize::MAX);
+            let is_same = match at < entries {
+                true => self.head.get(begin..begin.saturating_add(len)) == Some(&*chunk),
+                false => chunk.iter().all(|byte| *byte == 0),
+            };
+            if !is_same {
+                return Ok(true);
+            }
+            at += len as u64;
+            if at == entries {
+                at = self.geometry.entry(self.count);
+            }
+        }
+        Ok(false)
     }
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections import deque
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, get_args
 
 from logdex._core import CommitLog, local_path, locate
@@ -24,11 +25,12 @@ from logdex.cli.output import Progress, complain, counts_text, say, say_built, s
 from logdex.cli.sources import nothing_matches
 from logdex.errors import CorruptFileError
 from logdex.kafka import LogDir
-from logdex.report import Report
 from logdex.rocketmq import MessageStore, StoreWriter, copy_messages
+from logdex.rocketmq.layout import StoreLayout
 from logdex.rocketmq.read import read_ahead
 from logdex.rocketmq.write.options import StoreOptions
-from logdex.rocketmq.write.recovery import dry_run, holds_log
+from logdex.rocketmq.write.parts import StoreParts
+from logdex.rocketmq.write.recovery import RecoveryReport, holds_log, what_stops_a_broker
 
 if TYPE_CHECKING:
     import argparse
@@ -71,7 +73,8 @@ and leaves the store as after a clean stop. Unlike a broker it deletes no index 
 be built again from the log, and it refuses to truncate if valid messages follow a corrupt
 region (--truncate does it). The broker must be stopped. `logdex verify` checks without changing
 anything; `logdex copy` keeps the messages after a corrupt region. Damage of the log before the
-part that a broker walks is reported, and stays.
+part that a broker walks is reported, and stays. The last lines say whether a broker starts with
+the store, and what is left to do by hand.
 
   logdex recover /data/store --dry-run
   logdex recover /data/store
@@ -110,10 +113,12 @@ def add_parsers(subparsers: Subparsers) -> None:
     parser = command(subparsers, "recover", SUMMARIES["build"]["recover"], _RECOVER, recover)
     parser.add_argument("store", metavar="STORE", help="the store; its broker must be stopped")
     parser.add_argument("--truncate", action="store_true", help="truncate at damage, even if valid messages follow")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be truncated; change nothing")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be done; change nothing")
     parser.add_argument("--verify", action="store_true", help="check the whole store afterwards, as `logdex verify`")
     size = "mappedFileSizeCommitLog, if the only file of the log is truncated"
     parser.add_argument("--file-size", type=int32, metavar="N", help=size)
+    release = "the broker's release; 4.9.3 (the default) refuses more than later ones"
+    parser.add_argument("--compat", choices=get_args(Compat), default="4.9.3", help=release)
     add_options(parser, "--zone", *GEOMETRY)
 
 
@@ -165,7 +170,7 @@ def copy(arguments: argparse.Namespace) -> int:
 
 
 def recover(arguments: argparse.Namespace) -> int:
-    """Repair the store and print what was done; 1 if it was damaged."""
+    """Repair the store and print what was done; 1 if something is left to repair, or messages were lost."""
     root = local_path(arguments.store)
     if not holds_log(root):
         raise FileNotFoundError(errno.ENOENT, "no store with a log in commitlog", arguments.store)
@@ -173,7 +178,7 @@ def recover(arguments: argparse.Namespace) -> int:
     was_open = (root / "abort").exists()
     try:
         if arguments.dry_run:
-            report = dry_run(root, StoreOptions(last_exit_ok=False, **options))
+            report = StoreParts(root, StoreOptions(last_exit_ok=False, **options), dry_run=True).recovered
         else:
             with StoreWriter.open(root, last_exit_ok=False, services=False, **options) as writer:
                 report = writer.recovered
@@ -183,32 +188,70 @@ def recover(arguments: argparse.Namespace) -> int:
         else:
             complain(f"{error}; nothing was changed")
         return 1
-    report = Report([*_earlier_damage(root, report), *report.findings], report.checked)
-    code = _say_recovered(arguments, report, was_open=was_open)
-    if not arguments.verify:
-        return code
-    with MessageStore.open(root) as store, Progress("verify") as progress:
-        return max(code, say_report(store.verify(progress), json=arguments.json))
+    earlier = _earlier_damage(root, report.begin)
+    report = RecoveryReport([*earlier, *report.findings], report.checked, left=[*earlier, *report.left])
+    stops = what_stops_a_broker(StoreLayout(root, str(root / "commitlog")), report, arguments.compat)
+    code = _say_recovered(arguments, report, stops, was_open=was_open)
+    if arguments.verify:
+        with MessageStore.open(root) as store, Progress("verify") as progress:
+            code = max(code, say_report(store.verify(progress), json=arguments.json))
+    if not arguments.json:
+        _say_whether_it_starts(arguments, stops)
+    return code
 
 
-def _earlier_damage(root: Path, report: Report) -> list[Finding]:
+def _earlier_damage(root: Path, begin: int) -> list[Finding]:
     """Return the damage of the log before the part that a recovery walks, by reading it."""
     with CommitLog.open(root / "commitlog") as log, Progress("log") as progress:
-        span = (log.min_offset, log.max_offset - report.checked["log_bytes"])
-        reader = log.scan(end_phy_offset=span[1], columns=("phy_offset", "store_size", "store_timestamp"), stop="valid")
+        span = (log.min_offset, begin)
+        reader = log.scan(end_phy_offset=begin, columns=("phy_offset", "store_size", "store_timestamp"), stop="valid")
         deque(read_ahead(reader, progress, span), maxlen=0)
         return reader.report.findings
 
 
-def _say_recovered(arguments: argparse.Namespace, report: Report, *, was_open: bool) -> int:
-    done = {name: count for name, count in report.checked.items() if count and name not in _NO_CHANGE}
-    if arguments.json or report.findings:
-        shown = report.checked if arguments.json else {"log_bytes": report.checked["log_bytes"], **done}
-        return say_built(Report(report.findings, shown), arguments.store, as_json=arguments.json)
-    what = ("would be: " if arguments.dry_run else "") + counts_text(done) if done else "nothing to do"
+def _say_recovered(
+    arguments: argparse.Namespace, report: RecoveryReport, stops: list[Finding], *, was_open: bool
+) -> int:
+    """Print findings and changes; 1 if the store is not whole afterwards, or lost messages."""
+    is_whole = not report.left and not report.checked["messages_cut_off"] and not stops
+    changes = {name: count for name, count in report.checked.items() if count and name not in _NO_CHANGE}
+    if arguments.json:
+        for finding in report.findings:
+            say_json({**asdict(finding), "repaired": finding not in report.left})
+        say_json(
+            {
+                "ok": is_whole,
+                "findings": len(report.findings),
+                "checked": report.checked,
+                "absent": report.absent,
+                "dry_run": arguments.dry_run,
+                "was_open": was_open,
+                "broker": arguments.compat,
+                "broker_starts": not stops,
+                "left_to_do": [asdict(finding) for finding in stops],
+            }
+        )
+        return 0 if is_whole else 1
+    for finding in report.findings:
+        repaired = "" if finding in report.left else "would be repaired: " if arguments.dry_run else "repaired: "
+        complain(f"{repaired}{finding.kind} in {finding}")
+    what = ("would be: " if arguments.dry_run else "") + counts_text(changes) if changes else "nothing to do"
     marked = "; it was not closed, and counts as closed now" if was_open and not arguments.dry_run else ""
     checked = (
         "" if arguments.verify else "; queues and index as a whole are checked by `logdex verify`, or with --verify"
     )
     say(f"{arguments.store}: {what}{marked}{checked}")
-    return 0
+    return 0 if is_whole else 1
+
+
+def _say_whether_it_starts(arguments: argparse.Namespace, stops: list[Finding]) -> None:
+    """Print whether a broker starts with the store, and what is left to do by hand."""
+    broker = f"a {arguments.compat} broker"
+    if not stops:
+        say(f"{broker} {'would start then' if arguments.dry_run else 'starts with this store'}")
+        return
+    say(
+        f"{broker} {'would still not start' if arguments.dry_run else 'does not start with this store'}; left to do by hand:"
+    )
+    for finding in stops:
+        say(f"  move away or restore {finding}")

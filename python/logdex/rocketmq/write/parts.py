@@ -19,6 +19,7 @@ from logdex._core import (
     ConsumeQueueWriter,
     StoreLock,
     ThreadLock,
+    broker_lock_holder,
     check_own_parts,
     delay_levels_ms,
     delete_log_file,
@@ -26,14 +27,14 @@ from logdex._core import (
     sync_directory,
     sync_file,
 )
-from logdex._files import replace_file
-from logdex.report import Report
+from logdex._files import refuse_broker_directory, replace_file
+from logdex.errors import LockedError
 from logdex.rocketmq.index_service import INDEXES_TAGS, IndexService
 from logdex.rocketmq.layout import ABORT, StoreLayout
 from logdex.rocketmq.queues import QueueSet
 from logdex.rocketmq.write.dispatch import Dispatcher
 from logdex.rocketmq.write.options import DEFAULT_FILE_SIZE
-from logdex.rocketmq.write.recovery import READING, RecoveryPlan, holds_log, plan_recovery
+from logdex.rocketmq.write.recovery import READING, RecoveryPlan, RecoveryReport, holds_log, plan_recovery
 from logdex.rocketmq.write.retention import Deleted, DiskWatch
 from logdex.rocketmq.write.schedule import DelayOffsets, ScheduleService
 
@@ -55,14 +56,16 @@ class StoreParts:
     """
 
     log: CommitLogWriter
-    recovered: Report
+    recovered: RecoveryReport
     """What opening found and did."""
 
-    def __init__(self, root: Path, options: StoreOptions) -> None:
+    def __init__(self, root: Path, options: StoreOptions, *, dry_run: bool = False) -> None:
+        """Open a store; a dry run finds and counts the same, changes nothing, and leaves nothing open."""
         self._given = StoreLayout(root, str(root / "commitlog"))
         # The process may change its directory while files are created. Errors before that name the path as it was given.
         self._layout = StoreLayout(root.absolute(), str(root.absolute() / "commitlog"))
         self.options = options
+        self._dry_run = dry_run
         self._levels = delay_levels_ms(options.delay_levels)
         self._step = ThreadLock(keeps_failure=True)
         self.check = self._step.check
@@ -76,12 +79,33 @@ class StoreParts:
         except BaseException:
             self.abandon()
             raise
+        if dry_run:
+            self.abandon()
 
     # Begin
 
     def _begin(self) -> None:
-        layout = self._layout
         check_own_parts(self._given.root)
+        plan = self._begin_dry() if self._dry_run else self._begin_writing()
+        counts = self._truncate(plan)
+        self._open_parts(plan)
+        counts |= self._catch_up(plan)
+        queues = self._queues.report.findings
+        # Messages cannot get other queue offsets, and no directory can have the name of such a topic.
+        left = [*plan.left, *(finding for finding in queues if finding.kind in ("queue-offset", "queue-name"))]
+        self.recovered = RecoveryReport([*plan.findings, *queues], counts, left=left, begin=plan.begin)
+
+    def _begin_dry(self) -> RecoveryPlan:
+        lock = self._given.root / "lock"
+        if (pid := broker_lock_holder(lock)) is not None:
+            raise LockedError(str(lock), pid)
+        plan = self._plan()
+        self.log = self._open_log(plan)
+        self._releases.append(self.log.close)
+        return plan
+
+    def _begin_writing(self) -> RecoveryPlan:
+        layout = self._layout
         lock = self._given.root / "lock"
         if not lock.exists():
             # Taking the lock creates its file. Check first, so that a rejected directory stays untouched.
@@ -96,10 +120,7 @@ class StoreParts:
         replace_file(layout.abort, f"{ABORT} {os.getpid()}\n".encode())
         Path(layout.commit_log).mkdir(exist_ok=True)
         sync_directory(layout.root)
-        counts = self._truncate(plan)
-        self._open_parts(plan)
-        counts |= self._catch_up(plan)
-        self.recovered = Report([*plan.findings, *self._queues.report.findings], counts)
+        return plan
 
     def _plan(self) -> RecoveryPlan:
         """Find out what must be done; every refusal happens here."""
@@ -111,6 +132,7 @@ class StoreParts:
                 raise NotADirectoryError(errno.ENOTDIR, "expected a directory, as this part of a store is", str(folder))
         queue_end = ConsumeQueueWriter.check_files(self._given.root, **options.queue_files)
         if not holds_log(self._given.root):
+            refuse_broker_directory(self._given.root)
             return RecoveryPlan(begin=begin, end=begin, dispatch=begin, index_from=begin)
         return plan_recovery(self._given, options, queue_end)
 
@@ -129,7 +151,9 @@ class StoreParts:
 
     def _truncate(self, plan: RecoveryPlan) -> dict[str, int]:
         """Truncate the log and the index at the end of the log; return counts of what was removed."""
-        counts = plan.truncate(self._layout.commit_log)
+        counts = plan.truncate(self._layout.commit_log, dry_run=self._dry_run)
+        if self._dry_run:
+            return counts
         if plan.file_size:
             # No broker starts with a shorter file.
             with CommitLog.open(self._layout.commit_log) as log:
@@ -146,20 +170,22 @@ class StoreParts:
             end_phy_offset=plan.end,
             begin_phy_offset=None if plan.last_exit_ok else plan.dispatch,
             delay_levels=options.delay_levels,
+            dry_run=self._dry_run,
             **options.queue_files,
         )
         self._reader = CommitLog.open(layout.commit_log)
         self._releases.append(self._reader.close)
         tags = options.compat == INDEXES_TAGS if plan.tags is None else plan.tags
-        self._index = IndexService.open(
+        self._index = IndexService.open_to_recover(
             layout.index,
-            mode="a",
-            hash_slots=options.hash_slots,
-            max_entries=options.max_entries,
+            geometry=(options.hash_slots, options.max_entries),
             checkpoint=layout.checkpoint,
             zone=options.zone,
             last_exit_ok=plan.index_from is not None,
             tags=tags,
+            log_end=plan.end,
+            dry_run=self._dry_run,
+            without=frozenset(path.name for path in plan.index_beyond) if self._dry_run else frozenset(),
         )
         self._releases.append(self._index.release)
         begin = plan.dispatch
@@ -179,13 +205,15 @@ class StoreParts:
         indexed = self._dispatcher.index(index_from, min(self._dispatcher.offset, plan.end))
         dispatched = self._dispatcher.dispatch(plan.end, index_from=index_from)
         self.log.set_queue_offsets(self._queues.queue_offsets())
-        done = self._queues.report.checked
+        done, of_index = self._queues.report.checked, self._index.changes
+        of_index["index_files_deleted"] += len(plan.index_beyond)
         return {
             "units_cut": done.get("units_cut", 0),
             "queue_files_deleted": done.get("queue_files_deleted", 0),
             "messages_dispatched": dispatched,
             "units_added": done.get("units", 0),
             "messages_indexed": indexed,
+            **of_index,
         }
 
     # Steps

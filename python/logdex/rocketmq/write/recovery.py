@@ -15,25 +15,29 @@ from typing import TYPE_CHECKING
 
 from logdex._core import (
     CommitLog,
-    ConsumeQueueWriter,
     DirectoryLock,
     StoreCheckpoint,
-    broker_lock_holder,
     index_holds_tags,
     truncate_log,
 )
-from logdex.errors import CorruptFileError, LockedError
+from logdex.errors import CorruptFileError
 from logdex.hash_index.directory import list_directory
 from logdex.hash_index.geometry import check_geometry
+from logdex.hash_index.rolling import is_index_file_name
 from logdex.report import Finding, Report
 from logdex.rocketmq.index_service import IndexService
-from logdex.rocketmq.layout import OFFSET_NAME, StoreLayout
+from logdex.rocketmq.layout import OFFSET_NAME
 from logdex.rocketmq.read import valid_messages
 
 if TYPE_CHECKING:
+    from logdex._types import Compat
+    from logdex.rocketmq.layout import StoreLayout
     from logdex.rocketmq.write.options import StoreOptions
 
 READING = {"access": "auto", "compat": None, "clock_slack_ms": 0}
+
+_STOPS = ("file-name", "not-a-file", "file-size", "file-empty")
+"""Kinds of findings in a log with which a broker does not start."""
 
 _EMPTY_STORE = {"abort", "abort.bak", "checkpoint", "config", "lock", "lost+found"}
 """Names in the root of a store in which no message was stored yet."""
@@ -78,6 +82,8 @@ class RecoveryPlan:
         tags: The index also holds tags (5.5.0); None: unknown, because no message in it has any.
         file_size: Bytes of a file of the log; 0 without files.
         messages_lost: Valid messages behind the end.
+        bytes_missing: Bytes that the file at the end lacks of its whole length.
+        left: Those of the findings that a start does not repair.
     """
 
     last_exit_ok: bool = True
@@ -89,15 +95,18 @@ class RecoveryPlan:
     tags: bool | None = None
     file_size: int = 0
     messages_lost: int = 0
+    bytes_missing: int = 0
     findings: list[Finding] = field(default_factory=list)
+    left: list[Finding] = field(default_factory=list)
 
     def truncate(self, commit_log: str, *, dry_run: bool = False) -> dict[str, int]:
-        """Truncate the log at its end; return counts of what is removed, also from the index."""
+        """Truncate the log at its end; return counts of what is removed."""
         counts = {"log_bytes": self.end - self.begin, "messages_cut_off": self.messages_lost}
         if self.file_size:
             removed = truncate_log(commit_log, self.end, dry_run=dry_run).checked
             counts |= {"bytes_cut": removed["bytes_cut"], "log_files_deleted": removed["files_deleted"]}
-        return counts | {"index_files_deleted": len(self.index_beyond)}
+            counts["log_bytes_added"] = self.bytes_missing
+        return counts
 
 
 def plan_recovery(layout: StoreLayout, options: StoreOptions, queue_end: int) -> RecoveryPlan:
@@ -139,6 +148,8 @@ def plan_recovery(layout: StoreLayout, options: StoreOptions, queue_end: int) ->
             expected = f"messages up to offset {queue_end}, where queues lead"
             findings.append(Finding(path, offset, "log-end", expected, "the end of the log"))
         index_from, beyond, tags = _inspect_index(layout, log, options, end, last_exit_ok=last_exit_ok)
+        last = max((file for file in log.files if int(file.name) <= end), key=lambda file: int(file.name), default=None)
+        bytes_missing = 0 if last is None else max(0, file_size - last.stat().st_size)
         return RecoveryPlan(
             last_exit_ok=last_exit_ok,
             begin=begin,
@@ -149,22 +160,61 @@ def plan_recovery(layout: StoreLayout, options: StoreOptions, queue_end: int) ->
             tags=tags,
             file_size=file_size,
             messages_lost=lost + doubtful,
+            bytes_missing=bytes_missing,
             findings=findings,
+            left=[finding for finding in findings if last is None or not _is_repaired(finding, int(last.name), end)],
         )
 
 
-def dry_run(root: Path, options: StoreOptions) -> Report:
-    """Return what a start would find and truncate; what queues and index lack is found only when it is written.
+def _is_repaired(finding: Finding, last: int, end: int) -> bool:
+    """Return whether truncating a log removes a finding. The file that begins at `last`, with its end, gets its whole length."""
+    name = Path(finding.path).name
+    if finding.kind == "not-a-file" or not OFFSET_NAME.fullmatch(name):
+        return False
+    whole = finding.kind in ("file-size", "file-empty") or last + finding.offset >= end
+    return int(name) > last or (int(name) == last and whole and finding.kind not in ("file-gap", "file-overlap"))
 
-    Raises:
-        LockedError: A running broker or another writer holds the store.
-        OSError: As `plan_recovery`, and its other errors.
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RecoveryReport(Report):
+    """What opening a store for writing found and did, or would do.
+
+    Attributes:
+        left: Those of the findings that are not repaired.
+        begin: The log was walked from this offset on.
     """
-    layout = StoreLayout(root, str(root / "commitlog"))
-    if (pid := broker_lock_holder(root / "lock")) is not None:
-        raise LockedError(str(root / "lock"), pid)
-    plan = plan_recovery(layout, options, ConsumeQueueWriter.check_files(root, **options.queue_files))
-    return Report(plan.findings, plan.truncate(layout.commit_log, dry_run=True))
+
+    left: list[Finding] = field(default_factory=list)
+    begin: int = 0
+
+
+def what_stops_a_broker(layout: StoreLayout, recovered: RecoveryReport, compat: Compat | None) -> list[Finding]:
+    """Return what keeps a broker of a release (None: 4.9.3) from starting after a recovery, which may be a dry run.
+
+    Source: MappedFileQueue#load, IndexService#load. A broker starts only if each entry of the log and of a queue is a file of the
+    right length, with the offset of its first byte as its name. 5.x passes over directories, except in `index` one with the name
+    of a file.
+    """
+    repaired = {*recovered.findings} - {*recovered.left}
+    with CommitLog.open(layout.commit_log) as log:
+        found = [each for each in log.check_files().findings if each.kind in _STOPS and each not in repaired]
+    folders = [layout.batch_queues, layout.queue_extensions]
+    # In a RocksDB there are other files.
+    folders += [] if (layout.queues / "CURRENT").exists() else [layout.queues]
+    for folder in folders:
+        for queue in (path for path in folder.glob("*/*") if path.name.isdecimal() and path.is_dir()):
+            found += [_stray(path) for path in queue.iterdir() if not OFFSET_NAME.fullmatch(path.name) or path.is_dir()]
+    if compat in (None, "4.9.3"):
+        return found
+    index = layout.index.iterdir() if layout.index.is_dir() else ()
+    found = [each for each in found if not Path(each.path).is_dir()]
+    return found + [_stray(path) for path in index if is_index_file_name(path.name) and not path.is_file()]
+
+
+def _stray(path: Path) -> Finding:
+    if path.is_dir():
+        return Finding(str(path), 0, "not-a-file", "a file", "a directory")
+    return Finding(str(path), 0, "file-name", "20 decimal digits", path.name)
 
 
 def _file_size(log: CommitLog, end: int, wanted: int | None) -> int:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from logdex._types import Body, Compat, Flush, Time
-    from logdex.report import Report
+    from logdex.rocketmq.write.recovery import RecoveryReport
     from logdex.rocketmq.write.retention import Deleted, Retention
 
 _PAUSE_SECONDS = 0.005
@@ -405,7 +405,7 @@ class StoreWriter(Closing):
         return self._parts.options
 
     @property
-    def recovered(self) -> Report:
+    def recovered(self) -> RecoveryReport:
         """What opening found and did: damage at the end of the log, what was truncated and dispatched again."""
         return self._parts.recovered
 

@@ -26,11 +26,12 @@ impl ExtensionWriter {
     }
 
     /// Opens the extension of a queue and truncates it after the unit of the queue's last message. If this message has no
-    /// extension unit, the next file is begun and nothing is truncated (upstream `ConsumeQueueExt#truncateByMaxAddress`).
+    /// extension unit, the next file is begun and nothing is truncated (upstream `ConsumeQueueExt#truncateByMaxAddress`). A dry run
+    /// truncates nothing.
     ///
     /// # Errors
     /// The system's error, with the path.
-    pub(super) fn open(files: WrittenFiles, has_messages: bool, address: Option<i64>) -> Result<Self> {
+    pub(super) fn open(files: WrittenFiles, has_messages: bool, address: Option<i64>, dry_run: bool) -> Result<Self> {
         if !files.directory.is_dir() {
             return Ok(Self::new(files));
         }
@@ -47,7 +48,9 @@ impl ExtensionWriter {
                 offset_of(address).saturating_add((HEAD + bit_map) as u64)
             }
         };
-        truncate_files(&listed, begin)?;
+        if !dry_run {
+            truncate_files(&listed, begin)?;
+        }
         Ok(Self { begin, ..Self::new(files) })
     }
 
@@ -69,9 +72,14 @@ impl ExtensionWriter {
 
     pub(super) fn write_units(&mut self, written: &mut Written) -> Result<()> {
         self.files.write(self.begin, &self.units, written)?;
+        self.drop_units();
+        Ok(())
+    }
+
+    /// Goes on as if the units were written.
+    pub(super) fn drop_units(&mut self) {
         self.begin += self.units.len() as u64;
         self.units = Vec::new();
-        Ok(())
     }
 }
 

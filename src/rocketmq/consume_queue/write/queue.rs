@@ -131,4 +131,14 @@ impl WrittenQueue {
         self.units = Vec::new();
         Ok(())
     }
+
+    /// Goes on as if the units were written, with those of the extension.
+    pub(super) fn drop_units(&mut self) {
+        self.earlier.clear();
+        self.end.position += self.units.len() as u64;
+        self.units = Vec::new();
+        if let Some(extension) = &mut self.extension {
+            extension.drop_units();
+        }
+    }
 }

@@ -26,7 +26,7 @@ use crate::rocketmq::consume_queue::read::{
 };
 use crate::rocketmq::consume_queue::unit::BatchUnit;
 use crate::rocketmq::offset_files::OffsetFile;
-use crate::rocketmq::truncate::{Truncated, truncate_files, written_len};
+use crate::rocketmq::truncate::{Truncated, truncate_files, truncation, written_len};
 
 /// The number of files that a start walks.
 const WALKED: usize = 3;
@@ -53,8 +53,9 @@ pub(super) struct RecoveredQueue {
 }
 
 impl RecoveredQueue {
-    /// Finds the end of the queue in a directory and truncates it there. `extension` is the directory of its extension files, which
-    /// may be missing. After an unclean exit all messages from the offset `dispatched` on are dispatched again.
+    /// Finds the end of the queue in a directory and truncates it there, unless it is a dry run. `extension` is the directory of its
+    /// extension files, which may be missing. After an unclean exit all messages from the offset `dispatched` on are dispatched
+    /// again.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -64,6 +65,7 @@ impl RecoveredQueue {
         file_size: u64,
         log_end: i64,
         dispatched: Option<i64>,
+        dry_run: bool,
         checked: &mut Report,
     ) -> Result<Self> {
         let queue = ConsumeQueue::open(directory, Options::default())?;
@@ -73,7 +75,7 @@ impl RecoveredQueue {
             None => files.len(),
             Some(dispatched) => first_since(&queue, &files, dispatched)?,
         };
-        for file in files.iter().skip(first) {
+        for file in files.iter().skip(first).filter(|_| !dry_run) {
             settle(&file.path, &open_file(&file.path, cfg!(windows))?)?;
         }
         let from = first.min(files.len().saturating_sub(WALKED));
@@ -96,8 +98,13 @@ impl RecoveredQueue {
         };
         let behind = number + u64::from(doubtful.is_some());
         let (units_cut, is_damaged) = look_behind(&queue, &files, behind, &walk, log_end, checked)?;
-        let truncated = truncate_files(&files, end.position)?;
-        extend_last(&files, end.position, file_size)?;
+        let truncated = if dry_run {
+            truncation(&files, end.position)?
+        } else {
+            let truncated = truncate_files(&files, end.position)?;
+            extend_last(&files, end.position, file_size)?;
+            truncated
+        };
         Ok(Self { end, address: walk.address, units_cut, truncated, is_damaged, doubtful })
     }
 }

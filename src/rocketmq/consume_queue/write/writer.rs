@@ -54,6 +54,7 @@ pub struct ConsumeQueueWriter {
     extensions: Written,
     checked: Report,
     failure: FirstFailure,
+    dry_run: bool,
 }
 
 impl ConsumeQueueWriter {
@@ -124,20 +125,29 @@ impl ConsumeQueueWriter {
     ///
     /// Removes units of messages at or after `end_phy_offset` in the log. Counts `units_cut` and `queue_files_deleted`. Units
     /// that were lost to damage are findings ([`Self::dispatch_offset`]). After an unclean exit `dispatched` is the offset in the
-    /// log from which all messages are dispatched again: what is before it is on the disk.
+    /// log from which all messages are dispatched again: what is before it is on the disk. A dry run counts the same, and changes
+    /// nothing.
     ///
     /// # Errors
     /// `Locked` while a broker holds the store; `InvalidArgument` for sizes that differ from those of the existing files, or for
     /// queues in a database; `Corrupt` for files whose sizes or names do not fit together; the system's error, with the path.
-    pub fn open(root: &Path, end_phy_offset: i64, dispatched: Option<i64>, options: WriterOptions) -> Result<Self> {
+    pub fn open(
+        root: &Path,
+        end_phy_offset: i64,
+        dispatched: Option<i64>,
+        options: WriterOptions,
+        dry_run: bool,
+    ) -> Result<Self> {
         check_sizes(&options)?;
         let root = &disk::absolute(root)?;
         refuse_other_holder(&root.join("lock"))?;
         let sizes = FileSizes::of(root, &options)?;
         Self::check_directories(root, &sizes)?;
         let plain = root.join(folder(Kind::Plain));
-        let mut writer = Self::new(root, options, sizes);
-        writer.written.create_directory(&plain)?;
+        let mut writer = Self { dry_run, ..Self::new(root, options, sizes) };
+        if !dry_run {
+            writer.written.create_directory(&plain)?;
+        }
         writer.checked.count("units_cut", 0);
         writer.checked.count("queue_files_deleted", 0);
         for kind in [Kind::Plain, Kind::Batch] {
@@ -147,7 +157,7 @@ impl ConsumeQueueWriter {
         }
         // If a queue has no files, no unit refers to its extension files. They are written from their beginning.
         for QueueDirectory { topic, queue_id, directory } in queues(root, EXTENSION_FOLDER)? {
-            if writer.queues.get(&topic).is_none_or(|queues| !queues.contains_key(&(queue_id, false))) {
+            if !dry_run && writer.queues.get(&topic).is_none_or(|queues| !queues.contains_key(&(queue_id, false))) {
                 truncate_files(&offset_files::list(&[directory])?, 0)?;
             }
         }
@@ -167,6 +177,7 @@ impl ConsumeQueueWriter {
             extensions: Written::default(),
             checked: Report::default(),
             failure: FirstFailure::default(),
+            dry_run: false,
         }
     }
 
@@ -180,9 +191,16 @@ impl ConsumeQueueWriter {
         let QueueDirectory { topic, queue_id, directory } = queue;
         let (files, extension) = self.files(kind, &topic, queue_id);
         let addresses = self.directory(EXTENSION_FOLDER, &topic, queue_id);
-        let checked = &mut self.checked;
-        let opened =
-            RecoveredQueue::open(&directory, &addresses, files.file_size, end_phy_offset, dispatched, checked)?;
+        let (dry_run, checked) = (self.dry_run, &mut self.checked);
+        let opened = RecoveredQueue::open(
+            &directory,
+            &addresses,
+            files.file_size,
+            end_phy_offset,
+            dispatched,
+            dry_run,
+            checked,
+        )?;
         let RecoveredQueue { end, address, units_cut, truncated, is_damaged, doubtful } = opened;
         self.checked.count("units_cut", units_cut);
         self.checked.count("queue_files_deleted", truncated.files);
@@ -191,7 +209,7 @@ impl ConsumeQueueWriter {
             self.damaged_end = Some(self.damaged_end.map_or(end.log_end, |damaged| damaged.min(end.log_end)));
         }
         let extension = match extension {
-            Some(files) => Some(ExtensionWriter::open(files, end.log_end >= 0, address)?),
+            Some(files) => Some(ExtensionWriter::open(files, end.log_end >= 0, address, dry_run)?),
             None => None,
         };
         let queue = WrittenQueue::new(files, extension, kind, end).doubting(doubtful);
@@ -343,6 +361,11 @@ impl ConsumeQueueWriter {
     }
 
     fn write(&mut self, sync: bool) -> Result<()> {
+        if self.dry_run {
+            self.queues.values_mut().flat_map(HashMap::values_mut).for_each(WrittenQueue::drop_units);
+            self.buffered = 0;
+            return Ok(());
+        }
         for queue in self.queues.values_mut().flat_map(HashMap::values_mut) {
             queue.write_extension(&mut self.extensions)?;
         }

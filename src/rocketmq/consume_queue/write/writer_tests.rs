@@ -104,7 +104,7 @@ fn queues_that_are_cut_anywhere_and_written_on_are_the_same() {
         // The sizes are those of the existing files. Without files they must be passed again.
         let given =
             if begin == 0 { options() } else { WriterOptions { file_size: None, batch_file_size: None, ..options() } };
-        let mut writer = ConsumeQueueWriter::open(root, begin * SIZE, None, given).unwrap();
+        let mut writer = ConsumeQueueWriter::open(root, begin * SIZE, None, given, false).unwrap();
         assert_eq!(writer.checked().findings, []);
         assert!(writer.log_end() <= begin * SIZE);
         assert_eq!(writer.dispatch_offset(), writer.log_end());
@@ -144,7 +144,7 @@ fn queues_that_lost_extension_units_are_written_again_from_there() {
         if from == 4 {
             fs::remove_dir_all(root.join("consumequeue_ext")).unwrap();
         }
-        let mut writer = ConsumeQueueWriter::open(root, MESSAGES * SIZE, None, options()).unwrap();
+        let mut writer = ConsumeQueueWriter::open(root, MESSAGES * SIZE, None, options(), false).unwrap();
         let kinds: Vec<_> = writer.checked().findings.iter().map(|finding| finding.kind).collect();
         assert!(!kinds.is_empty() && kinds.iter().all(|kind| kind.word() == "queue-tags"), "{kinds:?}");
         writer.append_batch(&messages((writer.dispatch_offset().max(0)) / SIZE)).unwrap();
