@@ -119,7 +119,7 @@ pub(crate) fn shown(path: &Path) -> String {
 }
 
 /// Returns a text for users, without the marks of URLs in it: a path of a remote store tells with what options it is read, as in
-/// `s3+1f00ba5e://bucket`.
+/// `s3+1f00ba5e://bucket`. Passwords in URLs are masked.
 pub fn unmarked(text: &str) -> Cow<'_, str> {
     let is_mark =
         |mark: &str| mark.strip_prefix('+').is_some_and(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
@@ -130,6 +130,32 @@ pub fn unmarked(text: &str) -> Cow<'_, str> {
         if let Some(begin) = end.checked_sub(MARK_LEN).filter(|begin| shown.get(*begin..end).is_some_and(is_mark)) {
             shown.to_mut().replace_range(begin..end, "");
             from -= MARK_LEN;
+        }
+    }
+    match without_users(&shown) {
+        Cow::Borrowed(_) => shown,
+        Cow::Owned(masked) => Cow::Owned(masked),
+    }
+}
+
+/// Returns a text with `***` for the user names and passwords of the URLs in it. A password may have slashes, as keys of S3 do.
+pub fn without_users(text: &str) -> Cow<'_, str> {
+    let mut shown = Cow::Borrowed(text);
+    let mut from = 0;
+    while let Some(begin) = shown.get(from..).and_then(|rest| rest.find("://")).map(|at| from + at + 3) {
+        from = begin;
+        let is_http = shown.get(..begin).is_some_and(|head| head.ends_with("http://") || head.ends_with("https://"));
+        let rest = shown.get(begin..).unwrap_or_default();
+        let url = rest.split(|letter: char| letter.is_whitespace() || "\"'<>".contains(letter)).next().unwrap_or(rest);
+        let authority = url.split('/').next().unwrap_or(url);
+        let end = match (authority.rfind('@'), authority.split_once(':')) {
+            // Azure's `container@account` is no user.
+            (Some(end), colon) if is_http || colon.is_some_and(|(user, _)| user.len() < end) => Some(end),
+            (None, Some((_, port))) if !port.bytes().all(|digit| digit.is_ascii_digit()) => url.rfind('@'),
+            _ => None,
+        };
+        if let Some(end) = end {
+            shown.to_mut().replace_range(begin..begin + end, "***");
         }
     }
     shown
@@ -149,5 +175,20 @@ mod tests {
         }
         assert_eq!(unmarked("s3+1f00ba5e://b/c"), "s3://b/c");
         assert_eq!(unmarked("at s3+1f00ba5e://b: not az+00000000://c/d"), "at s3://b: not az://c/d");
+    }
+
+    #[test]
+    fn users_see_no_passwords() {
+        for plain in ["http://h:80/a@b", "abfss://container@account.dfs/x", "s3://b/a:b/c@d", "http://[::1]:80/x", "a@b:c"] {
+            assert_eq!(unmarked(plain), plain);
+        }
+        for (given, shown) in [
+            ("http://bob:PW@host/x: no", "http://***@host/x: no"),
+            ("'https://TOKEN@host' and s3a://KEY:PW@bucket", "'https://***@host' and s3a://***@bucket"),
+            ("s3a://KEY:P/W@bucket/x", "s3a://***@bucket/x"),
+            ("s3+1f00ba5e://KEY:P@W@bucket/x", "s3://***@bucket/x"),
+        ] {
+            assert_eq!(unmarked(given), shown);
+        }
     }
 }

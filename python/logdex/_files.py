@@ -29,6 +29,8 @@ _STORE_PARTS = frozenset({"commitlog", "consumequeue", "consumequeue_ext", "batc
 _OF_LOG_DIR = ("meta.properties", "recovery-point-offset-checkpoint", "log-start-offset-checkpoint")
 _OF_LOG = re.compile(r"[0-9]{20}(\.log)?")
 """The name of a file of a log, a queue or a segment."""
+_TIERED = "tiered.storage."
+"""Options of a log directory that begin so are those of its remote storage."""
 
 
 class Closing(ABC):
@@ -39,7 +41,7 @@ class Closing(ABC):
     def __new__(cls, *arguments: object, **_: object) -> Self:
         """Refuse `MessageStore(path)`, which many try first, and say what to call."""
         if len(arguments) == 1 and isinstance(arguments[0], str | os.PathLike) and hasattr(cls, "open"):
-            raise TypeError(f"{cls.__name__}({os.fspath(arguments[0])!r}): call {cls.__name__}.open")
+            raise TypeError(f"{cls.__name__}({_core.unmarked(str(arguments[0]))!r}): call {cls.__name__}.open")
         return super().__new__(cls)
 
     @abstractmethod
@@ -161,6 +163,14 @@ def _unnamed_file(directory: Path) -> int | None:
     with contextlib.suppress(OSError):
         return os.open(directory, flag | os.O_RDWR, 0o666)
     return None
+
+
+def locate_beside(root: Path, path: str | os.PathLike[str]) -> Path:
+    """Return the path that a path or URL means, with the options of a store, or of its remote storage."""
+    options = _core.storage_options(root)
+    if os.fspath(root).startswith("tiered+"):
+        options = {name.removeprefix(_TIERED): value for name, value in options.items() if name.startswith(_TIERED)}
+    return _core.locate(path, options)
 
 
 def replace_file(path: Path, content: bytes) -> None:

@@ -158,7 +158,7 @@ def in_filesystem(
         raise ValueError("storage_options: expected none with filesystem=, which has its own")
     text = os.fspath(path)
     if "://" in text:
-        raise ValueError(f"{text}: expected a path in the file system, found a URL")
+        raise ValueError(f"{_core.unmarked(text)}: expected a path in the file system, found a URL")
     prefix = "/" if text.startswith("/") else ""
     known = (os.getpid(), id(filesystem), prefix)
     if known not in _kept:

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 
 use super::mounts;
 use super::remote::roots::{self, Options};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, unmarked};
 
-/// Returns the path that a path or URL means, for reading. Files of URLs are read with these options; `None`: with those that
-/// the URL was last read with.
+/// Returns the path that a path or URL means, for reading. Files of URLs are read with these options; `None`: without, or with
+/// those of a path that was located before.
 ///
 /// # Errors
 ///
@@ -40,6 +40,7 @@ fn is_local(scheme: &str) -> bool {
 /// [`Error::InvalidArgument`] for another scheme, another host, and a URL that is not valid.
 pub fn local_path(given: &Path) -> Result<PathBuf> {
     let text = given.to_string_lossy();
+    let text = unmarked(&text);
     let Some((scheme, rest)) = scheme(&text) else {
         if text.contains("://") {
             return Err(refused(&text, "expected a local path or a file: URL, found a path with :// in it"));

@@ -19,6 +19,7 @@
 //! - `planned_file`: a file as a plan saw it, and whether a reader has the same one
 //! - [`own_parts`]: the check that a directory that is written has no part elsewhere
 //! - `open_cache`: open files kept from one call to the next
+//! - [`signals`]: signals that must not wait for a store of another machine
 //! - `window`: a copy of a part of a file
 
 pub mod chunked_file;
@@ -38,6 +39,7 @@ mod planned_file;
 mod process_mutex;
 pub mod regular_file;
 pub mod remote;
+pub mod signals;
 pub(crate) mod source;
 pub mod storage;
 pub mod store_lock;

@@ -71,19 +71,22 @@ static MOUNTED: LazyLock<ArcSwap<HashMap<String, Arc<dyn Tree>>>> = LazyLock::ne
 /// Mounts the tree that `make` returns, which gets its root as a path. A tree with the same options is mounted once.
 ///
 /// # Errors
-/// Those of `make`; `InvalidArgument` if the mark of the options is that of other ones.
+/// Those of `make`.
 pub fn mount<T: Tree + 'static>(
     name: &str,
     options: &Options,
     make: impl FnOnce(&Path) -> Result<T>,
 ) -> Result<PathBuf> {
-    let root = format!("{SCHEME}{:08x}://{name}", roots::mark(options));
-    let path = PathBuf::from(&root);
-    match MOUNTED.load().get(&root) {
-        Some(known) if known.options() == *options => return Ok(path),
-        Some(_) => return Err(Error::InvalidArgument(format!("{root}: two directories have this mark"))),
-        None => {}
+    if let Some((root, _)) = MOUNTED.load().iter().find(|(_, tree)| tree.options() == *options) {
+        return Ok(PathBuf::from(root));
     }
+    let root = loop {
+        let root = format!("{SCHEME}{}://{name}", roots::new_mark());
+        if !MOUNTED.load().contains_key(&root) {
+            break root;
+        }
+    };
+    let path = PathBuf::from(&root);
     let tree: Arc<dyn Tree> = Arc::new(make(&path)?);
     MOUNTED.rcu(|known| {
         let mut known = HashMap::clone(known);
@@ -114,6 +117,14 @@ pub(super) fn tree(path: &Path) -> Option<Result<(Arc<dyn Tree>, &str)>> {
         let text = format!("{}: expected a directory that this process opened with tiered=", path.display());
         Error::InvalidArgument(text)
     }))
+}
+
+/// Returns the path that this one has below another root.
+pub fn moved(path: &Path, root: &Path) -> PathBuf {
+    match split(path) {
+        Some((_, rest)) if !rest.is_empty() => root.join(rest),
+        _ => root.to_owned(),
+    }
 }
 
 /// Returns the options of the tree of a path.

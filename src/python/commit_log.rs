@@ -1,6 +1,7 @@
 //! `CommitLog`.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -190,11 +191,16 @@ pub(super) fn gap_parts<'py>(py: Python<'py>, gaps: &[Gap]) -> PyResult<Vec<Part
 }
 
 /// The arguments that open a log again.
-type Reduced<'py> = (Bound<'py, PyAny>, (PyPath, Settings));
+type Reduced<'py> = (Bound<'py, PyAny>, (Vec<PyPath>, Settings));
 
-/// Unpickle a log.
+/// Unpickle a log, from its directories.
 #[pyfunction]
-fn _open_commit_log(py: Python<'_>, path: PathBuf, settings: Settings) -> PyResult<PyCommitLog> {
+fn _open_commit_log(py: Python<'_>, directories: Vec<PathBuf>, settings: Settings) -> PyResult<PyCommitLog> {
+    let names: Vec<OsString> = directories.into_iter().map(OsString::from).collect();
+    open_log(py, PathBuf::from(names.join(",".as_ref())), settings)
+}
+
+fn open_log(py: Python<'_>, path: PathBuf, settings: Settings) -> PyResult<PyCommitLog> {
     let options = settings.options()?;
     let log = py.detach(|| CommitLog::open(&path, options))?;
     Ok(PyCommitLog::new(Closable::new(log, path), settings))
@@ -227,7 +233,7 @@ impl PyCommitLog {
     ) -> PyResult<Self> {
         let directory = file_system::in_file_system(directory, filesystem)?;
         let directory = location::located_all(&directory, storage_options)?;
-        _open_commit_log(py, directory, Settings(access.to_owned(), compat.map(str::to_owned), max_body_bytes))
+        open_log(py, directory, Settings(access.to_owned(), compat.map(str::to_owned), max_body_bytes))
     }
 
     /// Open a log whose files are in memory.
@@ -813,6 +819,6 @@ impl PyCommitLog {
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
         let open = py.import("logdex._core")?.getattr("_open_commit_log")?;
-        Ok((open, (self.path(), self.settings.clone())))
+        Ok((open, (python_paths(offset_files::directories(&self.directory())), self.settings.clone())))
     }
 }

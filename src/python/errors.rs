@@ -7,6 +7,7 @@ use std::path::Path;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
+use super::signals;
 use crate::error::shown;
 use crate::error::{Error, unmarked};
 use crate::io::regular_file::NotAFile;
@@ -22,6 +23,10 @@ mod py {
 
 impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
+        // The error is only that a handler of a signal ended the wait.
+        if let Some(raised) = signals::raised() {
+            return raised;
+        }
         match error {
             Error::Io { path, source } => os_error(&path, &source),
             Error::WriteFailed { path, source } => {

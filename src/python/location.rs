@@ -63,7 +63,7 @@ fn given(storage_options: Option<BTreeMap<String, String>>) -> Option<roots::Opt
 pub(super) fn located(path: &Path, storage_options: Option<BTreeMap<String, String>>) -> PyResult<PathBuf> {
     let options = given(storage_options);
     if let Some(options) = options.as_ref().filter(|options| is_mounted(path) && !options.is_empty()) {
-        tiered::remount(options)?;
+        return Ok(mounts::moved(path, &tiered::remount(options)?));
     }
     Ok(location::locate(path, options.as_ref())?)
 }
@@ -117,8 +117,8 @@ fn parse_local_path(#[pyo3(from_py_with = local_path)] path: PathBuf) -> PathBuf
 ///
 /// Args:
 ///     path: A local path, or a URL.
-///     storage_options: Options of the store of a URL, by the names of the object_store crate. They are kept for the process;
-///         None: a URL is read with those that it was last read with; an empty mapping: without any.
+///     storage_options: Options of the store of a URL, by the names of the object_store crate. They are kept for the process, and
+///         go with the path that is returned. Without any, a URL is read with those of the environment.
 ///
 /// Raises:
 ///     ValueError: A URL with an unknown scheme, or an invalid one.
@@ -145,7 +145,7 @@ fn storage_options(path: PathBuf) -> BTreeMap<String, String> {
     mounts::options(&path).unwrap_or_else(|| roots::options(&path)).into_iter().collect()
 }
 
-/// Return a text for users, without the marks of remote paths in it, which stand for their options.
+/// Return a text for users, without the marks of remote paths in it, which stand for their options, and without passwords of URLs.
 #[pyfunction]
 fn unmarked(text: &str) -> String {
     crate::error::unmarked(text).into_owned()

@@ -40,6 +40,7 @@ mod queue_reader;
 mod remoting;
 mod report;
 mod sealed;
+mod signals;
 mod small_file;
 mod store_lock;
 mod text_rows;
@@ -56,6 +57,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     m.add("CODECS", PyTuple::new(m.py(), crate::decompress::CODECS)?)?;
     m.add("SCHEMES", PyTuple::new(m.py(), crate::io::remote::roots::SCHEMES)?)?;
+    signals::register();
     hash_index::register(m)?;
     index_file::register(m)?;
     planned_log::register(m)?;

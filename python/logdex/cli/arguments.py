@@ -28,6 +28,8 @@ _ARCHIVES = {
     (".zst",): "unzstd",
     (".xz",): "unxz -k",
 }
+_PLACES = {"path", "paths", "store", "index", "commit_log", "sealed", "tiered", "out", "to"}
+"""Arguments that may be URLs."""
 _LARGEST_INT = (1 << 31) - 1
 _LARGEST_PORT = (1 << 16) - 1
 
@@ -64,11 +66,18 @@ def _storage_option(text: str) -> tuple[str, str]:
 
 
 def locate_urls(arguments: argparse.Namespace) -> None:
-    """Make the options of `--storage` known for each URL among the arguments."""
-    for value in vars(arguments).values():
-        for text in value if isinstance(value, list) else [value]:
-            if isinstance(text, str) and "://" in text and not text.startswith("file:"):
-                _core.locate(text, dict(arguments.storage))
+    """Give each URL among the arguments that are places the options of `--storage`."""
+    for name in _PLACES & vars(arguments).keys():
+        value = getattr(arguments, name)
+        located = [_located(each, arguments) for each in value] if isinstance(value, list) else _located(value, arguments)
+        setattr(arguments, name, located)
+
+
+def _located(place: Any, arguments: argparse.Namespace) -> Any:  # noqa: ANN401 -- a text, a path, or None
+    if not isinstance(place, str) or "://" not in place or place.startswith("file:"):
+        return place
+    options = dict(arguments.storage)
+    return _core.locate_all(place, options) if "," in place else _core.locate(place, options)
 
 
 def join_tiered(arguments: argparse.Namespace) -> None:

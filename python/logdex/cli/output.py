@@ -12,7 +12,7 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TextIO
 
-from logdex._core import json_lines, text_lines
+from logdex._core import json_lines, text_lines, unmarked
 from logdex.errors import printable
 from logdex.report import size_text
 
@@ -132,7 +132,7 @@ def counts_text(checked: dict[str, int]) -> str:
 def complain(text: str) -> None:
     """Print an error on standard error. If that fails, the exit code still tells it."""
     with contextlib.suppress(OSError):
-        sys.stderr.write(f"{styled('logdex:', RED, sys.stderr)} {printable(in_flags(text))}\n")
+        sys.stderr.write(f"{styled('logdex:', RED, sys.stderr)} {printable(in_flags(unmarked(text)))}\n")
 
 
 def styled(text: str, style: str, stream: TextIO) -> str:

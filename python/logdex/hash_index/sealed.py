@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from logdex import _core
+from logdex._files import locate_beside
 from logdex.errors import CorruptFileError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def open_sealed(sealed: Sealed, root: Path, open_at: Callable[[Path], _Opened]) 
     if sealed == "never":
         return None
     is_given = sealed != "auto"
-    place = _core.locate(sealed, _core.storage_options(root) or None) if is_given else root
+    place = locate_beside(root, sealed) if is_given else root
     try:
         return open_at(_core.sealed_directory(place))
     except FileNotFoundError:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from logdex import _core
 from logdex._core import LogSealing, SealedLogs, ThreadLock
-from logdex._files import Closing, RemotePath, refuse_broker_directory
+from logdex._files import Closing, RemotePath, locate_beside, refuse_broker_directory
 from logdex.errors import CorruptFileError
 from logdex.hash_index.sealed import open_sealed
 from logdex.kafka.files import MAX_OFFSET
@@ -166,8 +166,7 @@ def sealing_target(log_dir: Path, out: str | os.PathLike[str] | None) -> Path:
     is_tiered = os.fspath(log_dir).startswith("tiered+")
     if out is None and is_tiered:
         raise ValueError(f"{log_dir}: segments in remote storage; expected out=, a directory for the sealed index")
-    options = None if is_tiered else _core.storage_options(log_dir) or None
-    directory = _core.sealed_directory(log_dir if out is None else _core.locate(out, options))
+    directory = _core.sealed_directory(log_dir if out is None else locate_beside(log_dir, out))
     if not isinstance(directory, RemotePath) and (directory.parent / BROKER_PROPERTIES).exists():
         message = (
             "a log directory of a broker, which does not start if a directory in it is no partition; "

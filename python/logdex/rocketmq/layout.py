@@ -10,7 +10,7 @@ import json
 import os
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from logdex._core import (
     broker_lock_holder,
@@ -45,6 +45,10 @@ class StoreLayout:
     root: Path
     commit_log: str
     """The directory of the log, or several, separated by commas."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A path is pickled with the options of its store, a text is not.
+        return _layout, (self.root, *commit_log_directories(self.commit_log))
 
     @property
     def index(self) -> Path:
@@ -106,6 +110,10 @@ class StoreLayout:
     def config(self) -> Path:
         """Directory of the broker's tables: topics, offsets."""
         return self.root / "config"
+
+
+def _layout(root: Path, *directories: Path) -> StoreLayout:
+    return StoreLayout(root, ",".join(map(os.fspath, directories)))
 
 
 def find_layout(

@@ -9,8 +9,8 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from logdex._core import CommitLog, ThreadLock, locate, storage_options
-from logdex._files import Closing, RemotePath
+from logdex._core import CommitLog, ThreadLock, locate
+from logdex._files import Closing, RemotePath, locate_beside
 from logdex._filesystem import all_in_filesystem, in_filesystem
 from logdex._types import MAX_INT64, check_int64
 from logdex.hash_index.query import CLOCK_SLACK_MS, TimeRange, check_clock_slack
@@ -577,7 +577,7 @@ class MessageStore(Closing):
             OSError: The system refuses.
         """
         self._check_open()
-        place = None if out is None else locate(out, storage_options(self._layout.root) or None)
+        place = None if out is None else locate_beside(self._layout.root, out)
         return seal(self._layout, self._commit_log, self.index, place, progress)
 
     def ask_sealed(self, topic: str, key: str, times: TimeRange) -> tuple[Path, SealedFiles, list[int]] | None:
@@ -668,7 +668,11 @@ class MessageStore(Closing):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by path and options."""
-        return partial(MessageStore.open, self._layout.root, **self._options, commit_log=self._layout.commit_log), ()
+        return _opened_again, (self._layout, self._options)
+
+
+def _opened_again(layout: StoreLayout, options: dict[str, Any]) -> MessageStore:
+    return MessageStore.open(layout.root, **options, commit_log=layout.commit_log)
 
 
 def _texts(name: str, values: Iterable[str]) -> Iterable[str]:

@@ -59,7 +59,7 @@ def browse(
     if token is not None and (len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable()):
         raise ValueError(f"token: expected {_SHORTEST_TOKEN} or more ASCII characters")
     token = token or secrets.token_urlsafe(16)
-    pages = open_pages(_core.locate(path, storage_options), os.fspath(path), **options)
+    pages = open_pages(_core.locate(path, storage_options), str(path), **options)
     with _listen(port) as listener:
         number = listener.getsockname()[1]
         first = f"http://{HOST}:{number}/?{urlencode({'token': token})}"

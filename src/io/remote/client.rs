@@ -24,11 +24,14 @@ use super::machines;
 use super::object::{Object, RemoteEntry};
 use super::process_stores;
 use super::roots::{self, Options};
+use crate::io::signals;
 
 /// Requests in flight.
 const MOST_REQUESTS: usize = 16;
 /// How often a body that broke off is asked for again.
 const MOST_BODIES: u32 = 5;
+/// How often a directory is listed that is empty in its own listing, and not in the one above it.
+const MOST_LISTS: u32 = 3;
 /// How long a listing is believed. Opening a store asks for the same directories several times.
 const LISTING_HOLDS: Duration = Duration::from_secs(10);
 
@@ -38,7 +41,8 @@ pub(super) struct Client {
     process: u32,
     pub(super) runtime: Runtime,
     stores: Mutex<HashMap<String, Arc<dyn ObjectStore>>>,
-    listings: Mutex<HashMap<PathBuf, (Instant, Listing)>>,
+    /// What was listed when, and whether an object with the directory's own name was in it.
+    listings: Mutex<HashMap<PathBuf, (Instant, Listing, bool)>>,
     /// Listings that were begun.
     coming: Mutex<Vec<JoinHandle<()>>>,
     requests: Arc<Semaphore>,
@@ -112,6 +116,21 @@ impl Client {
         self.process == std::process::id()
     }
 
+    /// Waits for an answer, and looks for signals meanwhile.
+    pub(super) fn wait<T>(&self, answer: impl Future<Output = T>) -> Result<T, Failure> {
+        let interrupted = |error: io::Error| Failure::other(error.to_string());
+        let mut answer = std::pin::pin!(answer);
+        signals::ended().map_err(interrupted)?;
+        loop {
+            // A handler runs outside of the runtime: it may call what waits, too.
+            let waited = self.runtime.block_on(async { tokio::time::timeout(signals::LOOK, answer.as_mut()).await });
+            match waited {
+                Ok(answer) => return Ok(answer),
+                Err(_) => signals::look().map_err(interrupted)?,
+            }
+        }
+    }
+
     /// The store of a path, and the key in it.
     pub(super) fn store(&self, path: &Path) -> Result<Found, Failure> {
         let (root, url, options, key) =
@@ -146,6 +165,9 @@ impl Client {
             Some(listing) => listing,
             None => self.ask_list(directory)?,
         };
+        if listing.is_empty() && is_directory && roots::has_objects_only(directory) && !self.is_marked(directory) {
+            return self.ask_again(directory);
+        }
         // Nothing is listed below a path that is not there.
         if listing.is_empty() && !is_directory && !self.is_empty_directory(directory)? {
             return Err(none().into());
@@ -155,11 +177,33 @@ impl Client {
 
     fn ask_list(&self, directory: &Path) -> io::Result<Listing> {
         let (store, prefix, options) = self.store(directory)?;
-        let listed = self.runtime.block_on(async {
+        let listed = self.wait(async {
             let _permit = self.requests.acquire().await;
             within(&options, store.list_with_delimiter(Some(&prefix))).await
-        });
+        })?;
         Ok(self.keep_listed(directory, &prefix, &listed?.map_err(|e| Failure::of(&e, &options))?))
+    }
+
+    /// Lists a directory of which nothing is listed, although the listing of the one above has it: one of the two is wrong, or the
+    /// last object was deleted between them.
+    fn ask_again(&self, directory: &Path) -> io::Result<Listing> {
+        let (store, key, options) = self.store(directory)?;
+        let mut above: Vec<_> = key.parts().collect();
+        above.pop();
+        let above: Key = above.into_iter().collect();
+        for _ in 0..MOST_LISTS {
+            let ask = |key| self.wait(within(&options, store.list_with_delimiter(Some(key))));
+            let listed = ask(&key)??.map_err(|e| Failure::of(&e, &options))?;
+            if !(listed.objects.is_empty() && listed.common_prefixes.is_empty()) {
+                return Ok(self.keep_listed(directory, &key, &listed));
+            }
+            let above = ask(&above)??.map_err(|e| Failure::of(&e, &options))?;
+            if !above.common_prefixes.contains(&key) {
+                return Err(none().into());
+            }
+        }
+        let text = "expected objects, as the listing of the directory above has this one; its own listing is empty";
+        Err(Failure::other(text).into())
     }
 
     /// Returns whether a path below which nothing is listed is a directory: the one above it is asked. That listing is not
@@ -174,7 +218,7 @@ impl Client {
             return Ok(true);
         }
         let above: Key = above.into_iter().collect();
-        let listed = self.runtime.block_on(within(&options, store.list_with_delimiter(Some(&above))))?;
+        let listed = self.wait(within(&options, store.list_with_delimiter(Some(&above))))??;
         Ok(listed.map_err(|e| Failure::of(&e, &options))?.common_prefixes.contains(&key))
     }
 
@@ -190,7 +234,7 @@ impl Client {
         let coming = std::mem::take(&mut *lock(&self.coming));
         for task in coming {
             // A task that failed kept nothing.
-            _ = self.runtime.block_on(task);
+            _ = self.wait(task);
         }
     }
 
@@ -237,7 +281,7 @@ impl Client {
                 }
             }
         };
-        let (read, ()) = self.runtime.block_on(futures_util::future::join(read, self.list_all(directories)));
+        let (read, ()) = self.wait(futures_util::future::join(read, self.list_all(directories)))?;
         Ok(read?)
     }
 
@@ -251,15 +295,15 @@ impl Client {
         let files = listed.objects.iter().filter(|object| object.location != *prefix);
         let files = files.filter_map(|object| Some(entry(directory.join(object.location.filename()?), object)));
         let entries: Vec<RemoteEntry> = directories.chain(files).collect();
-        self.keep_listing(directory.to_owned(), entries)
+        self.keep_listing(directory.to_owned(), entries, listed.objects.iter().any(|object| object.location == *prefix))
     }
 
-    fn keep_listing(&self, directory: PathBuf, mut entries: Vec<RemoteEntry>) -> Listing {
+    fn keep_listing(&self, directory: PathBuf, mut entries: Vec<RemoteEntry>, is_marked: bool) -> Listing {
         entries.sort_by(|a, b| a.path.cmp(&b.path));
         let listing = Arc::new(entries);
         let mut listings = lock(&self.listings);
-        listings.retain(|_, (since, _)| since.elapsed() < LISTING_HOLDS);
-        listings.insert(directory, (Instant::now(), Arc::clone(&listing)));
+        listings.retain(|_, (since, ..)| since.elapsed() < LISTING_HOLDS);
+        listings.insert(directory, (Instant::now(), Arc::clone(&listing), is_marked));
         listing
     }
 
@@ -271,8 +315,7 @@ impl Client {
         }
         let (store, prefix, options) = self.store(directory)?;
         let objects: Vec<ObjectMeta> = self
-            .runtime
-            .block_on(within(&options, store.list(Some(&prefix)).try_collect()))?
+            .wait(within(&options, store.list(Some(&prefix)).try_collect()))??
             .map_err(|e: object_store::Error| Failure::of(&e, &options))?;
         let mut listings: HashMap<PathBuf, HashMap<PathBuf, RemoteEntry>> = HashMap::new();
         for object in &objects {
@@ -290,7 +333,7 @@ impl Client {
             }
         }
         for (directory, entries) in listings {
-            self.keep_listing(directory, entries.into_values().collect());
+            self.keep_listing(directory, entries.into_values().collect(), false);
         }
         Ok(())
     }
@@ -299,7 +342,9 @@ impl Client {
     fn list_levels(&self, directory: &Path) {
         let mut level = vec![directory.to_owned()];
         while !level.is_empty() {
-            self.runtime.block_on(self.list_all(&level));
+            if self.wait(self.list_all(&level)).is_err() {
+                return;
+            }
             let listings: Vec<Listing> = level.iter().filter_map(|directory| self.held_listing(directory)).collect();
             let below = listings.iter().flat_map(|listing| listing.iter()).filter(|entry| entry.len.is_none());
             level = below.map(|entry| entry.path.clone()).collect();
@@ -310,8 +355,13 @@ impl Client {
         let listings = lock(&self.listings);
         listings
             .get(directory)
-            .filter(|(since, _)| since.elapsed() < LISTING_HOLDS)
-            .map(|(_, listing)| Arc::clone(listing))
+            .filter(|(since, ..)| since.elapsed() < LISTING_HOLDS)
+            .map(|(_, listing, _)| Arc::clone(listing))
+    }
+
+    /// Returns whether an object with its own name is what makes a directory.
+    fn is_marked(&self, directory: &Path) -> bool {
+        lock(&self.listings).get(directory).is_some_and(|(.., is_marked)| *is_marked)
     }
 
     /// Returns what the listings say about a path: its own, that of its directory, or that of one above. Those that come are waited
@@ -357,7 +407,7 @@ impl Client {
         }
         let (store, key, options) = self.store(path)?;
         if !key.as_ref().is_empty() {
-            match self.runtime.block_on(within(&options, store.head(&key)))? {
+            match self.wait(within(&options, store.head(&key)))?? {
                 // Directories of Azure's hierarchical namespace are objects without bytes.
                 Ok(object) if !(object.size == 0 && self.list(path).is_ok()) => {
                     return Ok(entry(path.to_owned(), &object));
@@ -379,7 +429,7 @@ impl Client {
 
     /// Forgets what was listed before the last second, so that a store that is opened again is seen as it is now.
     pub(super) fn refresh(&self) {
-        lock(&self.listings).retain(|_, (since, _)| since.elapsed() < Duration::from_secs(1));
+        lock(&self.listings).retain(|_, (since, ..)| since.elapsed() < Duration::from_secs(1));
     }
 
     /// A request for a range of an object, to be run on the runtime.
@@ -390,7 +440,8 @@ impl Client {
     ) -> Result<impl Future<Output = Result<Bytes, Failure>> + Send + 'static, Failure> {
         let (store, key, options) = self.store(&object.path)?;
         let requests = Arc::clone(&self.requests);
-        let identity = (object.len, object.etag.clone(), object.modified_ms);
+        let is_own = object.path.to_str().is_some_and(process_stores::is_own);
+        let identity = (object.len, object.etag.clone(), object.modified_ms, is_own);
         Ok(async move {
             let deadline = deadline(&options)?;
             let mut begun = None;
@@ -427,7 +478,7 @@ async fn get(
     store: &dyn ObjectStore,
     key: &Key,
     range: Range<u64>,
-    (len, etag, modified_ms): &(u64, Option<String>, Option<u128>),
+    (len, etag, modified_ms, is_own): &(u64, Option<String>, Option<u128>, bool),
     options: &Options,
 ) -> Result<Bytes, Broken> {
     let changed = |found: &str| {
@@ -445,11 +496,13 @@ async fn get(
     if found.size != *len {
         return Err(changed(&format!("{} bytes", found.size)));
     }
-    let is_other = match (etag, &found.e_tag) {
-        (Some(expected), Some(found)) => expected != found,
-        (None, None) => modified_ms.is_some_and(|ms| milliseconds(found) != Some(ms)),
-        // A server that says it now and then.
-        _ => false,
+    let is_other = match (etag, &found.e_tag, modified_ms, milliseconds(found)) {
+        (Some(expected), Some(found), ..) => expected != found,
+        // A server may say an `ETag` in listings only, or in answers only.
+        (.., Some(expected), Some(found)) => !is_same_time(*expected, found),
+        // The file system of a caller may know no times.
+        _ if *is_own || (etag.is_none() && modified_ms.is_none()) => false,
+        _ => return Err(changed("an answer with neither its ETag nor its Last-Modified, by which a change would be seen")),
     };
     if is_other {
         return Err(changed("another one"));
@@ -466,15 +519,25 @@ async fn get(
     }
 }
 
+/// The time of an object; the crate has 1970 for one that says none.
+fn modified(object: &ObjectMeta) -> Option<SystemTime> {
+    Some(SystemTime::from(object.last_modified)).filter(|time| *time != UNIX_EPOCH)
+}
+
 fn milliseconds(object: &ObjectMeta) -> Option<u128> {
-    SystemTime::from(object.last_modified).duration_since(UNIX_EPOCH).ok().map(|since| since.as_millis())
+    modified(object)?.duration_since(UNIX_EPOCH).ok().map(|since| since.as_millis())
+}
+
+/// Returns whether two times are the same. In the head of an answer they are whole seconds, in a listing maybe not.
+fn is_same_time(one: u128, other: u128) -> bool {
+    one == other || (one / 1000 == other / 1000 && (one.is_multiple_of(1000) || other.is_multiple_of(1000)))
 }
 
 fn entry(path: PathBuf, object: &ObjectMeta) -> RemoteEntry {
     RemoteEntry {
         path,
         len: Some(object.size),
-        modified: Some(object.last_modified.into()),
+        modified: modified(object),
         etag: object.e_tag.as_deref().map(quoted),
     }
 }

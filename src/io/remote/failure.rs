@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use super::roots::Options;
+use crate::error::without_users;
 
 /// Time after which a request is not repeated, unless the option [`RETRY_TIMEOUT`] says another.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -42,12 +43,23 @@ impl Failure {
             E::PermissionDenied { .. } | E::Unauthenticated { .. } => io::ErrorKind::PermissionDenied,
             E::InvalidPath { .. } => io::ErrorKind::InvalidInput,
             E::AlreadyExists { .. } | E::Precondition { .. } => io::ErrorKind::AlreadyExists,
-            // The crate has no kind for a list that is refused, and for a bucket that is not there.
+            // Else a store that is not there would read as one that is empty.
+            other if NO_BUCKET.iter().any(|code| other.to_string().contains(code)) => io::ErrorKind::Other,
+            // The crate has no kind for a list that is refused, and for a path that is not there.
             other if other.to_string().contains("status code: 404") => io::ErrorKind::NotFound,
             other if other.to_string().contains("status code: 403") => io::ErrorKind::PermissionDenied,
             _ => io::ErrorKind::Other,
         };
-        let mut text = if kind == io::ErrorKind::NotFound { "no such object".to_owned() } else { error.to_string() };
+        let mut text = match kind {
+            io::ErrorKind::NotFound => "no such object".to_owned(),
+            _ => with_cause(error),
+        };
+        if NO_BUCKET.iter().any(|code| text.contains(code)) {
+            text = format!("no such bucket: {text}");
+        }
+        if REDIRECTS.iter().any(|status| text.contains(status)) {
+            text += " (a redirect to another server, or of S3, is not followed)";
+        }
         if text.contains("169.254.169.254") || text.contains("metadata.google.internal") {
             // The address at which a cloud's machines ask for their credentials.
             text = format!(
@@ -57,6 +69,23 @@ impl Failure {
         }
         Self { kind, text: hidden(&text, options) }
     }
+}
+
+/// What servers say of a bucket, or a container, that is not there.
+const NO_BUCKET: [&str; 2] = ["NoSuchBucket", "ContainerNotFound"];
+/// Answers with another address.
+const REDIRECTS: [&str; 5] =
+    ["status code: 301", "status code: 302", "status code: 303", "status code: 307", "status code: 308"];
+
+/// An error with its first cause, which is often the one that helps: "Connection refused".
+fn with_cause(error: &object_store::Error) -> String {
+    let text = error.to_string();
+    let mut first: &dyn std::error::Error = error;
+    while let Some(cause) = first.source() {
+        first = cause;
+    }
+    let cause = first.to_string();
+    if text.contains(&cause) { text } else { format!("{text}: {cause}") }
 }
 
 /// Returns the deadline of requests: that of the options, such as `30s` or `500ms`.
@@ -88,12 +117,13 @@ pub(super) fn late(most: Duration) -> Failure {
 /// A shorter value is no secret worth the name, and may be part of any word.
 const SHORTEST_SECRET: usize = 6;
 
-/// Removes values of options and queries of URLs from a text.
+/// Removes values of options, and users and queries of URLs, from a text.
 pub(super) fn hidden(text: &str, options: &Options) -> String {
     let mut text = text.to_owned();
     for (_, value) in options.iter().filter(|(name, value)| is_secret(name) && value.len() >= SHORTEST_SECRET) {
         text = text.replace(value.as_str(), "***");
     }
+    let text = without_users(&text);
     let words: Vec<&str> = text
         .split(' ')
         .map(|word| if word.contains("://") { word.split('?').next().unwrap_or(word) } else { word })

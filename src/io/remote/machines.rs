@@ -3,14 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use hdfs_native_object_store::HdfsObjectStoreBuilder;
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::http::HttpBuilder;
 use object_store::{BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, RetryConfig};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 
 use super::failure::{Failure, RETRY_TIMEOUT, deadline};
+use super::http::Connector;
 use super::roots::Options;
 
 /// Without a byte for this part of the deadline, an attempt has failed.
@@ -34,12 +38,14 @@ pub(super) fn connect(url: &str, options: &Options) -> Result<Arc<dyn ObjectStor
         retry_timeout: deadline,
     };
     let failure = |e: object_store::Error| Failure::of(&e, options);
+    // A signature of S3 is for one address.
+    let follows = !url.starts_with("s3");
     /// Gives a builder the options, by the names of the crate.
     macro_rules! configured {
         ($builder:ident, $prefix:literal) => {{
             let endpoints = endpoints_of_environment($prefix)?;
             let mut builder = $builder::from_env().with_url(url);
-            builder = builder.with_retry(retry).with_client_options(client);
+            builder = builder.with_retry(retry).with_client_options(client).with_http_connector(Connector { follows });
             let given = options.iter().filter(|(name, _)| is_endpoint(name)).map(|(_, value)| value);
             if given.chain(&endpoints).any(|value| value.starts_with("http://")) {
                 // The caller that names such an endpoint wants it.
@@ -62,17 +68,39 @@ pub(super) fn connect(url: &str, options: &Options) -> Result<Arc<dyn ObjectStor
             Arc::new(builder.build().map_err(failure)?)
         }
         _ => {
+            let client = match authorization(options)? {
+                Some(headers) => client.with_default_headers(headers),
+                None => client,
+            };
             let mut builder = HttpBuilder::new().with_url(url).with_retry(retry).with_client_options(client);
+            builder = builder.with_http_connector(Connector { follows });
             if url.starts_with("http://") {
                 builder = builder.with_config(ClientConfigKey::AllowHttp, "true");
             }
-            for (name, value) in foreign() {
+            for (name, value) in foreign().filter(|(name, _)| ![USERNAME, PASSWORD].contains(&name.as_str())) {
                 let key = name.to_ascii_lowercase().parse().map_err(|_| unknown(name, url))?;
                 builder = builder.with_config(key, value);
             }
             Arc::new(builder.build().map_err(failure)?)
         }
     })
+}
+
+/// Options of ours for HTTP servers: in a URL they would be in messages, results and plans.
+const USERNAME: &str = "username";
+const PASSWORD: &str = "password";
+
+/// Returns the head that says who asks, if the options say it.
+fn authorization(options: &Options) -> Result<Option<HeaderMap>, Failure> {
+    let value = |wanted: &str| options.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
+    let (user, password) = match (value(USERNAME), value(PASSWORD)) {
+        (None, None) => return Ok(None),
+        (user, password) => (user.unwrap_or_default(), password.unwrap_or_default()),
+    };
+    let text = format!("Basic {}", STANDARD.encode(format!("{user}:{password}")));
+    let mut head = HeaderValue::try_from(text).map_err(|e| Failure::input(e.to_string()))?;
+    head.set_sensitive(true);
+    Ok(Some(HeaderMap::from_iter([(AUTHORIZATION, head)])))
 }
 
 /// Returns whether an option or a variable of the environment, in small letters or capitals, is the URL of a server.
@@ -100,14 +128,14 @@ fn endpoints_of_environment(prefix: &str) -> Result<Vec<String>, Failure> {
 fn check_endpoint(name: &str, value: &str) -> Result<(), Failure> {
     let host = ["http://", "https://"].iter().find_map(|scheme| value.strip_prefix(scheme));
     let is_host = host.is_some_and(|rest| {
-        let authority = rest.split('/').next().unwrap_or_default();
-        let host = authority.rsplit('@').next().unwrap_or_default();
+        let host = rest.split('/').next().unwrap_or_default();
         !host.is_empty()
             && !host.starts_with(':')
+            && !host.contains('@')
             && rest.chars().all(|each| each.is_ascii_alphanumeric() || "-._~:/[]@%".contains(each))
     });
     if is_endpoint(name) && !is_host {
-        let text = format!("storage option {name:?}: expected a URL such as https://host:9000");
+        let text = format!("storage option {name:?}: expected a URL such as https://host:9000, without user and password");
         return Err(Failure::input(text));
     }
     Ok(())

@@ -1,11 +1,12 @@
 //! The stores that paths begin with, such as `s3://bucket`, and the options that lead to them.
 //!
 //! A path is text, and its options are kept here, for the whole process: credentials must not be in paths, which are in
-//! messages, results and the plans of Spark. Each set of options has a root of its own, with a mark that is the same in each
-//! process: `s3+1f00ba5e://bucket`.
+//! messages, results and the plans of Spark. Each set of options has a root of its own, with a mark that says nothing about
+//! them: `s3+1f00ba5e://bucket`. Another process has other marks, so what crosses to it carries the options.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::hash::{BuildHasher as _, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
@@ -25,21 +26,24 @@ pub(super) fn has_directories(path: &Path) -> bool {
     path.to_str().is_some_and(|text| text.starts_with("hdfs:") || text.starts_with("hdfs+"))
 }
 
+/// Returns whether only objects have names in the store of a path, so that no directory is empty.
+pub(super) fn has_objects_only(path: &Path) -> bool {
+    path.to_str().is_some_and(|text| text.starts_with("s3") || text.starts_with("gs"))
+}
+
 /// A lock would be held for ever in the child of a fork that another thread made meanwhile.
 type Roots = LazyLock<ArcSwap<HashMap<String, Arc<Options>>>>;
 
 /// The options of each root that has a mark.
 static ROOTS: Roots = LazyLock::new(ArcSwap::default);
 
-/// The options that each root without a mark was last located with.
-static LAST: Roots = LazyLock::new(ArcSwap::default);
-
-/// Returns the path that a URL means, with exactly these options; `None`: with those that its root was last located with.
+/// Returns the path that a URL means, with exactly these options; `None`: without options, or with those of the mark that a path
+/// from here has.
 ///
 /// # Errors
-/// `InvalidArgument` for a scheme that is not read, or a URL without host or bucket.
+/// `InvalidArgument` for a scheme that is not read, a URL without host or bucket, and one with a user name and a password.
 pub fn locate(url: &str, options: Option<&Options>) -> Result<PathBuf> {
-    let refused = |what: &str| Error::InvalidArgument(format!("{}: {what}", without_secrets(url)));
+    let refused = |what: &str| Error::InvalidArgument(format!("{}: {what}", without_user(url)));
     let (scheme, rest) = url.split_once(':').ok_or_else(|| refused("expected a URL"))?;
     let rest = rest.trim_start_matches('/');
     // A path type may have removed a slash, and a path that came from here may have a mark.
@@ -76,17 +80,18 @@ pub fn locate(url: &str, options: Option<&Options>) -> Result<PathBuf> {
         }
         _ = write!(key, "/{part}");
     }
-    let options = options.cloned().map(|mut options| {
-        options.sort();
-        options
-    });
-    let root = match mark {
-        None => root_of(&scheme, authority, options),
-        Some(mark) => {
+    if has_user(&scheme, authority) {
+        return Err(refused(if scheme.starts_with("http") {
+            "expected a URL without user name and password: give them as the storage options username and password"
+        } else {
+            "expected a URL without user name and password: give credentials as storage options"
+        }));
+    }
+    let root = match (mark, options.filter(|options| !options.is_empty())) {
+        (_, Some(options)) => root_of(&scheme, authority, options.clone()),
+        (None, None) => format!("{scheme}://{authority}"),
+        (Some(mark), None) => {
             let root = format!("{scheme}+{mark}://{authority}");
-            if let Some(options) = options {
-                learn(&marked(&scheme, authority, &options), &Arc::new(options));
-            }
             if !ROOTS.load().contains_key(&root) {
                 return Err(refused(
                     "expected a URL without a mark, which stands for options that this process does not have",
@@ -98,59 +103,53 @@ pub fn locate(url: &str, options: Option<&Options>) -> Result<PathBuf> {
     Ok(PathBuf::from(root + &key))
 }
 
-/// The root of these options. Without options given it is the one that the bucket had last, so that a file may be opened by
-/// the path that something else has shown.
-fn root_of(scheme: &str, authority: &str, options: Option<Options>) -> String {
-    let plain = format!("{scheme}://{authority}");
-    let options = match options {
-        Some(options) => Arc::new(options),
-        None => LAST.load().get(&plain).cloned().unwrap_or_default(),
-    };
-    replace(&plain, &options);
-    if options.is_empty() {
-        return plain;
-    }
-    let marked = marked(scheme, authority, &options);
-    learn(&marked, &options);
-    marked
+/// Returns whether there is a user name or a password before a host or bucket. Azure's `container@account` is none.
+fn has_user(scheme: &str, authority: &str) -> bool {
+    let port = authority.rsplit(']').next().and_then(|host| host.split_once(':')).map(|(_, port)| port);
+    let is_port = port.is_none_or(|port| port.bytes().all(|digit| digit.is_ascii_digit()));
+    let is_azure = scheme.starts_with("abfs") || scheme.starts_with("az") || scheme == "adl";
+    (authority.contains('@') && !(is_azure && is_port)) || !is_port
 }
 
 /// The root that only these options have.
-fn marked(scheme: &str, authority: &str, options: &Options) -> String {
-    format!("{scheme}+{:08x}://{authority}", mark(options))
-}
-
-/// Keeps the options of a root, unless it has some.
-fn learn(root: &str, options: &Arc<Options>) {
-    if ROOTS.load().contains_key(root) {
-        return;
+fn root_of(scheme: &str, authority: &str, mut options: Options) -> String {
+    options.sort();
+    let options = Arc::new(options);
+    let begin = format!("{scheme}+");
+    let end = format!("://{authority}");
+    let of_options = |known: &HashMap<String, Arc<Options>>| {
+        let is_same = |root: &&String| {
+            root.strip_prefix(&begin).and_then(|rest| rest.strip_suffix(&end)).is_some_and(|mark| mark.len() == MARK)
+        };
+        known.iter().find(|(root, of)| **of == options && is_same(root)).map(|(root, _)| root.clone())
+    };
+    if let Some(root) = of_options(&ROOTS.load()) {
+        return root;
     }
+    let new = loop {
+        let new = format!("{begin}{}{end}", new_mark());
+        if !ROOTS.load().contains_key(&new) {
+            break new;
+        }
+    };
     ROOTS.rcu(|known| {
         let mut known = HashMap::clone(known);
-        known.entry(root.to_owned()).or_insert_with(|| Arc::clone(options));
+        // Another thread may have been faster.
+        if of_options(&known).is_none() {
+            known.insert(new.clone(), Arc::clone(&options));
+        }
         known
     });
+    of_options(&ROOTS.load()).unwrap_or(new)
 }
 
-/// Keeps the options that a root was located with now.
-fn replace(root: &str, options: &Arc<Options>) {
-    if LAST.load().get(root) == Some(options) {
-        return;
-    }
-    LAST.rcu(|known| {
-        let mut known = HashMap::clone(known);
-        known.insert(root.to_owned(), Arc::clone(options));
-        known
-    });
-}
+/// Letters of a mark.
+const MARK: usize = 8;
 
-/// A mark of options that is the same in each process.
-pub fn mark(options: &Options) -> u32 {
-    let mut text = String::new();
-    for (name, value) in options {
-        _ = write!(text, "{}:{name}{}:{value}", name.len(), value.len());
-    }
-    crc32fast::hash(text.as_bytes())
+/// Returns a mark that no other process has, as far as chance goes: a path that comes from one without its options is refused.
+pub fn new_mark() -> String {
+    let random = RandomState::new().hash_one(std::process::id());
+    format!("{:08x}", random & u64::from(u32::MAX))
 }
 
 /// The root of a path, the URL of its store without a mark, its options, and the key within the store.
@@ -174,13 +173,7 @@ pub fn url(path: &Path) -> Option<String> {
     resolve(path).map(|(_, url, _, key)| if key.is_empty() { url } else { format!("{url}/{key}") })
 }
 
-/// A URL for a message: what stands before `@` may be a password, and what stands after `?` a signature.
-fn without_secrets(url: &str) -> String {
-    let url = url.split(['?', '#']).next().unwrap_or(url);
-    match url.split_once("://").map(|(scheme, rest)| (scheme, rest.split_once(':').zip(rest.split_once('@')))) {
-        Some((scheme, Some(((user, _), (before, after))))) if user.len() < before.len() => {
-            format!("{scheme}://***@{after}")
-        }
-        _ => url.to_owned(),
-    }
+/// A URL for a message: what is before `@` may be a password, and what is after `?` a signature.
+fn without_user(url: &str) -> String {
+    crate::error::without_users(url.split(['?', '#']).next().unwrap_or(url)).into_owned()
 }

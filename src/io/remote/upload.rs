@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use futures_util::{TryStreamExt as _, stream};
 use object_store::path::Path as Key;
-use object_store::{ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload, UpdateVersion};
+use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload, UpdateVersion};
 
 use super::client::{Client, client};
 use super::failure::{Failure, within};
@@ -34,14 +34,14 @@ pub fn put(path: &Path, content: Vec<u8>, replaces: Option<String>) -> Result<()
     let payload = PutPayload::from(content);
     written(path, |client| {
         let (store, key, options) = client.store(path)?;
-        client.runtime.block_on(async {
+        client.wait(async {
             let asked = store.put_opts(&key, payload.clone(), PutOptions::from(mode));
             let put = match within(&options, asked).await? {
                 Err(object_store::Error::NotImplemented { .. }) => within(&options, store.put(&key, payload)).await?,
                 put => put,
             };
             put.map(|_| ()).map_err(|e| Failure::of(&e, &options))
-        })
+        })?
     })
 }
 
@@ -53,7 +53,7 @@ pub fn replace(path: &Path, content: Bytes) -> Result<Option<String>> {
     let mut etag = None;
     written(path, |client| {
         let (store, key, options) = client.store(path)?;
-        let put = client.runtime.block_on(within(&options, store.put(&key, content.into())))?;
+        let put = client.wait(within(&options, store.put(&key, content.into())))??;
         etag = put.map_err(|e| Failure::of(&e, &options))?.e_tag;
         Ok(())
     })?;
@@ -76,15 +76,21 @@ pub fn upload(file: &Path, path: &Path) -> Result<()> {
     let client = client().map_err(store)?;
     let (to, key, options) = client.store(path).map_err(|e| store(e.into()))?;
     let failed = |failure: Failure| Error::io(path, failure.into());
-    let sent = client.runtime.block_on(async {
+    let mut begun = None;
+    let sent = client.wait(async {
         if first.len() < PART {
             let put = within(&options, to.put(&key, first.into())).await.map_err(failed)?;
             return put.map(|_| ()).map_err(|e| failed(Failure::of(&e, &options)));
         }
-        send_parts(to.as_ref(), &key, &options, first, &mut next, &failed).await
+        send_parts(to.as_ref(), &key, &options, first, &mut next, &mut begun, &failed).await
     });
     client.forget_listings();
-    sent
+    sent.unwrap_or_else(|interrupted| {
+        if let Some(mut upload) = begun {
+            client.runtime.spawn(async move { upload.abort().await });
+        }
+        Err(failed(interrupted))
+    })
 }
 
 /// Sends a file in parts; the object is there after the last call.
@@ -94,10 +100,12 @@ async fn send_parts(
     options: &Options,
     first: Bytes,
     next: &mut (dyn FnMut() -> Result<Bytes> + Send),
+    begun: &mut Option<Box<dyn MultipartUpload>>,
     failed: &(dyn Fn(Failure) -> Error + Sync),
 ) -> Result<()> {
     let refused = |e: object_store::Error| failed(Failure::of(&e, options));
-    let mut upload = within(options, store.put_multipart(key)).await.map_err(failed)?.map_err(refused)?;
+    let upload = within(options, store.put_multipart(key)).await.map_err(failed)?.map_err(refused)?;
+    let upload = begun.insert(upload);
     let mut sending = FuturesUnordered::new();
     let mut part = first;
     let sent = async {
@@ -131,12 +139,15 @@ async fn send_parts(
 /// Deletes an object, or all objects below a directory. What is not there is deleted already.
 ///
 /// # Errors
-/// Errors of the store, with the path.
+/// `InvalidInput` for a whole bucket; errors of the store, with the path.
 pub fn delete(path: &Path) -> Result<()> {
     written(path, |client| {
         let (store, key, options) = client.store(path)?;
+        if key.as_ref().is_empty() {
+            return Err(Failure::input("expected an object or a directory to delete, found a whole bucket"));
+        }
         let refused = |e: object_store::Error| Failure::of(&e, &options);
-        client.runtime.block_on(async {
+        client.wait(async {
             let below: Vec<Key> =
                 within(&options, store.list(Some(&key)).map_ok(|object| object.location).try_collect())
                     .await?
@@ -147,7 +158,7 @@ pub fn delete(path: &Path) -> Result<()> {
                 Err(error) => Err(error),
             });
             within(&options, each.try_collect::<Vec<()>>()).await?.map(|_| ()).map_err(refused)
-        })
+        })?
     })
 }
 
@@ -157,4 +168,25 @@ fn written(path: &Path, call: impl FnOnce(&Client) -> std::result::Result<(), Fa
     let done = call(&client).map_err(|failure| Error::io(path, failure.into()));
     client.forget_listings();
     done
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::io::remote::memory::MemoryFiles;
+    use crate::io::storage;
+
+    #[test]
+    fn a_whole_bucket_is_not_deleted() {
+        let files = MemoryFiles::keep([("a/b".to_owned(), Bytes::from_static(b"x"))]).unwrap();
+        for path in [files.path(""), PathBuf::from(format!("{}/", files.path("").display()))] {
+            let error = delete(&path).unwrap_err();
+            assert!(error.to_string().ends_with("found a whole bucket"), "{error}");
+        }
+        assert!(storage::exists(&files.path("a/b")));
+        delete(&files.path("a")).unwrap();
+        assert!(!storage::exists(&files.path("a/b")));
+    }
 }

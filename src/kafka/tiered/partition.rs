@@ -76,7 +76,21 @@ impl Partition {
             sides.local.as_deref().map_or_else(|| Ok(LocalLog::default()), |path| LocalLog::read(path, sides))?;
         let (segments, mut lost) = remote_segments(sides, manifests)?;
         let lineage = local.lineage_with(&segments, keys);
-        let chosen = choose(segments, &mut local, &lineage, keys)?;
+        let (of_log, others): (Vec<_>, Vec<_>) =
+            segments.into_iter().map(|segment| (lineage.extent(&segment.range), segment)).partition(|(end, segment)| {
+                end.is_some_and(|end| end > segment.base_offset)
+            });
+        let of_log = of_log.into_iter().filter_map(|(end, segment)| Some((end?, segment))).collect();
+        let (chosen, end) = choose(of_log, &mut local, keys)?;
+        for (_, segment) in others {
+            let base_offset = segment.base_offset;
+            let is_in = chosen.iter().any(|(end, segment)| (segment.base_offset..*end).contains(&base_offset));
+            // After the end of the log is what a leader wrote that lost an election.
+            if !is_in && end.is_none_or(|end| base_offset < end) && !local.holds(base_offset)? {
+                lost.push(Lost { base_offset, found: segment.of_other_epochs() });
+            }
+        }
+        let chosen: Vec<Arc<RemoteSegment>> = chosen.into_iter().map(|(_, segment)| segment).collect();
         let mut remote = BTreeMap::new();
         let bases: Vec<i64> =
             chosen.iter().map(|segment| segment.base_offset).chain(local.logs.keys().copied()).collect();
@@ -169,8 +183,31 @@ impl LocalLog {
     /// Return the offset after the last batch.
     fn end(&self) -> Result<Option<i64>> {
         let last = self.logs.values().next_back().and_then(|number| self.entries.get(*number));
-        last.map(|entry| Segment::open(&entry.path, SegmentOptions::default())?.next_offset()).transpose()
+        last.map(next_offset).transpose()
     }
+
+    /// Find the offsets between the segment that begins before an offset and the next one: where the first one ends, and where the
+    /// other one begins. `None`: there are not two, or the end of the first one is damaged, which its reader says.
+    fn gap(&self, offset: i64) -> Result<Option<(i64, i64)>> {
+        let before = self.logs.range(..offset).next_back().and_then(|(_, number)| self.entries.get(*number));
+        let (Some(before), Some((next, _))) = (before, self.logs.range(offset..).next()) else { return Ok(None) };
+        match next_offset(before) {
+            Ok(end) => Ok(Some((end, *next)).filter(|(end, next)| end < next)),
+            Err(Error::Corrupt { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Return whether a segment has an offset, or begins there. All after the begin of the last one counts as its own.
+    fn holds(&self, offset: i64) -> Result<bool> {
+        let Some(first) = self.logs.keys().next() else { return Ok(false) };
+        Ok(*first <= offset
+            && (self.logs.contains_key(&offset) || self.gap(offset)?.is_none_or(|(end, _)| offset < end)))
+    }
+}
+
+fn next_offset(log: &Entry) -> Result<i64> {
+    Segment::open(&log.path, SegmentOptions::default())?.next_offset()
 }
 
 /// Return all leader epochs of the log up to the end of a segment; `None` if they cannot be read.
@@ -242,23 +279,20 @@ fn packed(
         return Ok(Err(format!("no {}, and its manifest", name("log"))));
     };
     let range = known.manifest.range.clone();
+    if let Some(end) = range.end_offset.filter(|end| *end < base_offset) {
+        return Ok(Err(format!("{}: expected endOffset: {base_offset} or more, found {end}", name(MANIFEST))));
+    }
     let packed = Packed { known, manifest_path: object.path, log, indexes: objects.remove(INDEXES) };
     Ok(Ok(RemoteSegment { base_offset, range, files: Files::Packed(packed) }))
 }
 
-/// Choose the segments in remote storage that belong to the log and are not on the broker's disk.
+/// Choose the segments in remote storage that are not on the broker's disk, of those of the log with the offsets after their last
+/// ones. Return them, and where the log ends if it is on both sides.
 fn choose(
-    segments: Vec<RemoteSegment>,
+    mut of_log: Vec<(i64, RemoteSegment)>,
     local: &mut LocalLog,
-    lineage: &Lineage,
     keys: &KeyRing,
-) -> Result<Vec<Arc<RemoteSegment>>> {
-    let mut of_log: Vec<(i64, RemoteSegment)> = segments
-        .into_iter()
-        .filter_map(|segment| {
-            lineage.extent(&segment.range).filter(|end| *end > segment.base_offset).map(|end| (end, segment))
-        })
-        .collect();
+) -> Result<(Vec<(i64, Arc<RemoteSegment>)>, Option<i64>)> {
     // A segment may be there twice, if the copy failed at first, or if two leaders rolled at different offsets.
     of_log.sort_by_key(|(end, segment)| (segment.base_offset, std::cmp::Reverse((*end, segment.log_len()))));
     of_log.dedup_by_key(|(_, segment)| segment.base_offset);
@@ -273,11 +307,11 @@ fn choose(
     });
     let (first, last) = (local.logs.keys().next().copied(), local.logs.keys().next_back().copied());
     let (Some(first), Some(mut last)) = (first, last) else {
-        return Ok(of_log.into_iter().map(|(_, segment)| Arc::new(segment)).collect());
+        return Ok((of_log.into_iter().map(|(end, segment)| (end, Arc::new(segment))).collect(), None));
     };
     let mut chosen = Vec::new();
     let mut local_end = None;
-    for (_, segment) in of_log {
+    for (end, segment) in of_log {
         let base = segment.base_offset;
         let is_wanted = if base < first {
             true
@@ -289,7 +323,11 @@ fn choose(
             }
             is_longer
         } else if base < last {
-            false
+            // The disk may have lost a segment.
+            match local.gap(base)? {
+                Some((gap, _)) if base < gap => segment.end_offset(keys)?.is_some_and(|last| last >= gap),
+                gap => gap.is_some(),
+            }
         } else {
             if local_end.is_none() {
                 local_end = Some(local.end()?.unwrap_or(i64::MIN));
@@ -300,10 +338,15 @@ fn choose(
             if base >= last {
                 (last, local_end) = (base, Some(i64::MIN));
             }
-            chosen.push(Arc::new(segment));
+            chosen.push((end, Arc::new(segment)));
         }
     }
-    Ok(chosen)
+    let end = match local_end {
+        Some(end) if end > i64::MIN => Some(end),
+        Some(_) => chosen.iter().map(|(end, _)| *end).max(),
+        None => local.end()?,
+    };
+    Ok((chosen, end))
 }
 
 /// Return the topic's id that a partition's directory has.

@@ -74,6 +74,13 @@ impl RemoteSegment {
         }
     }
 
+    /// Describe a segment that is not of the log.
+    pub(super) fn of_other_epochs(&self) -> String {
+        let name = self.log().map(|log| log.path.display().to_string()).unwrap_or_default();
+        let epochs = self.range.epochs.iter().map(|(epoch, begin)| format!("{epoch} from {begin}"));
+        format!("{name}, whose leader epochs ({}) are not those of the log", epochs.collect::<Vec<_>>().join(", "))
+    }
+
     /// Return the length of the log.
     pub(super) fn log_len(&self) -> u64 {
         self.len(Part::Log).unwrap_or(0)

@@ -11,7 +11,7 @@ use super::manifests::Manifests;
 use super::names::{Layout, object_name, partition_number, split_uuid};
 use super::partition::{Partition, Sides, newest, nothing_at, topic_id};
 use super::remote_segment::{Part, RemoteSegment};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, unmarked};
 use crate::io::location::locate;
 use crate::io::mounts::{self, Content, Place, Tree};
 use crate::io::remote::roots::{self, Options};
@@ -47,7 +47,8 @@ pub fn mount(location: &Location, keys: &[(String, String)]) -> Result<PathBuf> 
     for (name, path) in [(LOCAL, location.local.as_ref()), (REMOTE, Some(&location.remote))] {
         let Some(path) = path else { continue };
         let text = path.to_str().ok_or_else(|| Error::InvalidArgument(format!("{}: no UTF-8", path.display())))?;
-        options.push((name.to_owned(), text.to_owned()));
+        // A mark means something in this process only.
+        options.push((name.to_owned(), unmarked(text).into_owned()));
         options.extend(roots::options(path).into_iter().map(|(key, value)| (format!("{name}{STORAGE}{key}"), value)));
     }
     for (name, key) in keys {
@@ -59,11 +60,11 @@ pub fn mount(location: &Location, keys: &[(String, String)]) -> Result<PathBuf> 
     mounts::mount(name, &options, |root| TieredDirectory::open(root, location, options.clone()))
 }
 
-/// Make a log directory again that another process made: its options are those of its path there.
+/// Make a log directory again that another process made, and return its path here: its options are those of its path there.
 ///
 /// # Errors
 /// As [`mount`].
-pub fn remount(options: &Options) -> Result<()> {
+pub fn remount(options: &Options) -> Result<PathBuf> {
     let side = |name: &str| {
         let path = options.iter().find(|(of, _)| of == name).map(|(_, path)| path)?;
         let storage = options
@@ -74,7 +75,7 @@ pub fn remount(options: &Options) -> Result<()> {
     };
     let remote = side(REMOTE).ok_or_else(|| Error::InvalidArgument(format!("{REMOTE}: no such option")))??;
     let keys = options.iter().filter_map(|(name, key)| Some((name.strip_prefix(KEY)?.to_owned(), key.clone())));
-    mount(&Location { local: side(LOCAL).transpose()?, remote }, &keys.collect::<Vec<_>>()).map(drop)
+    mount(&Location { local: side(LOCAL).transpose()?, remote }, &keys.collect::<Vec<_>>())
 }
 
 /// Return whether a directory holds segments as a plugin stores them.

@@ -9,6 +9,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 
 use crate::error::{Error, Result};
+use crate::io::signals;
 use crate::io::storage;
 use crate::io::{Access, FileSource, ProcessMutex, ReadAt as _};
 use crate::report::Report;
@@ -415,13 +416,16 @@ impl CommitLog {
     }
 
     fn wait_for_end(&self) {
-        self.ending.with(|ending| {
-            match ending.take() {
-                Some(Ending(process, ended)) if process == std::process::id() => _ = ended.recv(),
-                // The thread of a parent is not here.
-                other => std::mem::forget(other),
+        match self.ending.with(Option::take) {
+            Some(Ending(process, ended)) if process == std::process::id() => {
+                while ended.recv_timeout(signals::LOOK) == Err(mpsc::RecvTimeoutError::Timeout) {
+                    // An exception ends the thread, too.
+                    _ = signals::look();
+                }
             }
-        });
+            // The thread of a parent is not here.
+            other => std::mem::forget(other),
+        }
     }
 
     /// Returns this log, with what is known of it.

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use crate::io::signals;
+
 /// Bytes that the sender may be ahead. A larger item is sent alone.
 const AHEAD: usize = 32 * 1024 * 1024;
 
@@ -41,11 +43,19 @@ impl<T> Pipe<T> {
         (Tap(Arc::clone(&shared)), Self(shared))
     }
 
-    /// Waits for the next item; `None` if there is none and the sender is gone.
+    /// Waits for the next item; `None` if there is none and the sender is gone. A signal that ends the wait ends that of the
+    /// sender, which then sends its error.
     pub(crate) fn recv(&self) -> Option<T> {
-        let state = self.0.lock();
-        let wait = |state: &mut State<T>| state.items.is_empty() && state.has_sender;
-        let mut state = self.0.changed.wait_while(state, wait).unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
+        while state.items.is_empty() && state.has_sender {
+            let waited = self.0.changed.wait_timeout(state, signals::LOOK).unwrap_or_else(PoisonError::into_inner);
+            state = waited.0;
+            if waited.1.timed_out() {
+                drop(state);
+                _ = signals::look();
+                state = self.0.lock();
+            }
+        }
         let (item, bytes) = state.items.pop_front()?;
         state.bytes -= bytes;
         self.0.changed.notify_all();

@@ -1,0 +1,84 @@
+//! Handlers of signals while Rust waits. The exception of a handler ends the wait, and is raised when the call returns to Python.
+
+use std::ffi::{c_int, c_void};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use crate::io::signals::{self, Signals};
+
+/// What a handler raised, until Python has it.
+static RAISED: Mutex<Option<PyErr>> = Mutex::new(None);
+/// Whether there is one.
+static IS_RAISED: AtomicBool = AtomicBool::new(false);
+
+pub(super) fn register() {
+    signals::set(Signals { look, ended });
+}
+
+fn ended() -> io::Result<()> {
+    // Other threads of Python go on; a thread of ours works for a call that ends.
+    if IS_RAISED.load(Ordering::Relaxed) && (may_be_main() || !is_of_python()) {
+        return Err(io::Error::other("interrupted by a signal"));
+    }
+    Ok(())
+}
+
+fn look() -> io::Result<()> {
+    ended()?;
+    if !may_be_main() || !is_of_python() {
+        return Ok(());
+    }
+    match Python::try_attach(|py| py.check_signals()) {
+        Some(Err(error)) => {
+            *RAISED.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            IS_RAISED.store(true, Ordering::Relaxed);
+            #[expect(unsafe_code, reason = "no safe call adds one")]
+            // SAFETY: the function may be called at any time, and needs no argument. If there is no place for it, the error of this
+            // wait brings the exception.
+            unsafe {
+                ffi::Py_AddPendingCall(Some(raise_now), std::ptr::null_mut());
+            }
+            ended()
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Takes what a handler raised, in the thread that Python calls handlers in.
+pub(super) fn raised() -> Option<PyErr> {
+    if !IS_RAISED.load(Ordering::Relaxed) || !may_be_main() {
+        return None;
+    }
+    IS_RAISED.store(false, Ordering::Relaxed);
+    RAISED.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+/// Raises what a handler raised, if no error of the call brought it: Python calls this as soon as the call has returned.
+extern "C" fn raise_now(_: *mut c_void) -> c_int {
+    let raise = |error: PyErr| Python::attach(|py| error.restore(py));
+    raised().map(raise).map_or(0, |()| -1)
+}
+
+/// Returns whether Python may call handlers in this thread.
+fn may_be_main() -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        rustix::thread::gettid() == rustix::process::getpid()
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        is_of_python()
+    }
+}
+
+/// Returns whether this is a thread of Python, and not one that a call made.
+fn is_of_python() -> bool {
+    #[expect(unsafe_code, reason = "no safe call asks")]
+    // SAFETY: it reads a variable of this thread.
+    let state = unsafe { ffi::PyGILState_GetThisThreadState() };
+    !state.is_null()
+}
