@@ -165,8 +165,10 @@ def _unnamed_file(directory: Path) -> int | None:
     return None
 
 
-def locate_beside(root: Path, path: str | os.PathLike[str]) -> Path:
-    """Return the path that a path or URL means, with the options of a store, or of its remote storage."""
+def locate_beside(root: Path, path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> Path:
+    """Return the path that a path or URL means. Without options: with those of a store, or of its remote storage."""
+    if isinstance(path, RemotePath) or storage_options:
+        return _core.locate(path, storage_options)
     options = _core.storage_options(root)
     if os.fspath(root).startswith("tiered+"):
         options = {name.removeprefix(_TIERED): value for name, value in options.items() if name.startswith(_TIERED)}

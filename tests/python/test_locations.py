@@ -12,7 +12,7 @@ import pytest
 
 import logdex
 from logdex import kafka, rocketmq
-from logdex._core import local_path, locate
+from logdex._core import local_path, locate, storage_options
 from logdex.cli import main
 from logdex.hash_index import IndexDirectory
 
@@ -95,9 +95,11 @@ def test_other_options_for_a_bucket_are_another_place() -> None:
     assert first != second
     # Users see no difference; what is pickled has it.
     assert str(first) == str(second) == "s3://two/x"
-    # Without options a URL has those that it had last.
-    assert locate(str(first)) == second
+    # No caller gets the options of another one.
+    assert locate(str(first)) not in (first, second)
+    assert storage_options(locate(str(first))) == {}
     assert locate(first) == first
+    assert storage_options(first) == options
     assert pickle.loads(pickle.dumps(second)) == second  # noqa: S301 -- our own bytes
     assert "never shown" not in repr([first, second])
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from logdex import _core
-from logdex._files import Closing, existing_directory
+from logdex._files import Closing, existing_directory, locate_beside
 from logdex._filesystem import in_filesystem
 from logdex._types import check_int64
 from logdex.errors import CorruptFileError
@@ -106,6 +106,8 @@ class LogDir(Closing):
         if filesystem is not None:
             log_dir = in_filesystem(log_dir, filesystem, storage_options)
         path = existing_directory(log_dir, "Kafka log directory", storage_options)
+        if storage_options and sealed not in ("auto", "never"):
+            sealed = _core.locate(sealed, storage_options)
         if Log.exists_at(path):
             raise ValueError(f"{path}: this is a partition's directory; its log directory is {path.absolute().parent}")
         if tiered is not None:
@@ -210,6 +212,7 @@ class LogDir(Closing):
         *,
         header: str | None = None,
         progress: Progress | None = None,
+        storage_options: Mapping[str, str] | None = None,
     ) -> Report:
         """Write a sealed index: the keys of all records, sorted by their hashes, and a catalog of the files.
 
@@ -221,6 +224,7 @@ class LogDir(Closing):
             out: The directory, local or a URL, in which `_logdex` is written; None: the log directory.
             header: The name of a header whose values are sealed beside the keys.
             progress: Called with the bytes of `.log` files that were read, and all of them.
+            storage_options: Options of the store of a URL; None: those of the log directory that is sealed.
 
         Returns:
             A report that counts segments, entries, and the bytes of the files of keys. Findings are damage, missing segments and
@@ -233,6 +237,7 @@ class LogDir(Closing):
         """
         if self._options["compat"] is not None:
             raise ValueError("seal: a sealed index has no broker's answers; leave out compat")
+        out = None if out is None else locate_beside(self._directory, out, storage_options)
         return seal(self._directory, self._all_logs(), out, header, progress)
 
     def _all_logs(self) -> list[Log]:

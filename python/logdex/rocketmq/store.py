@@ -130,6 +130,8 @@ class MessageStore(Closing):
         # A broker's answers are left to the index files.
         is_searched = compat is None
         place = locate(root, storage_options)
+        if storage_options and sealed not in ("auto", "never"):
+            sealed = locate(sealed, storage_options)
         # Of a remote store first, because this lists its directories with the same wait.
         is_remote = is_searched and isinstance(place, RemotePath)
         opened = open_store(sealed, place) if is_remote else None
@@ -559,7 +561,13 @@ class MessageStore(Closing):
             return report
         return merge([report, self._sealed.verify(self._commit_log, self._all_files().files)])
 
-    def seal(self, out: str | os.PathLike[str] | None = None, *, progress: Progress | None = None) -> Report:
+    def seal(
+        self,
+        out: str | os.PathLike[str] | None = None,
+        *,
+        progress: Progress | None = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> Report:
         """Write a sealed index: all index entries sorted by hash, with times from the log, and a catalog of the files.
 
         A later `open` finds it in the root of the store, or takes its directory as `sealed`. A search then costs one read in
@@ -569,6 +577,7 @@ class MessageStore(Closing):
         Args:
             out: The directory, local or a URL, in which `_logdex` is written; None: the root of the store.
             progress: Called with the entries read, and all entries.
+            storage_options: Options of the store of a URL; None: those of the store that is sealed.
 
         Returns:
             A report that counts files, entries, and the bytes of the files of keys. Findings are index files that are not sealed.
@@ -577,7 +586,7 @@ class MessageStore(Closing):
             OSError: The system refuses.
         """
         self._check_open()
-        place = None if out is None else locate_beside(self._layout.root, out)
+        place = None if out is None else locate_beside(self._layout.root, out, storage_options)
         return seal(self._layout, self._commit_log, self.index, place, progress)
 
     def ask_sealed(self, topic: str, key: str, times: TimeRange) -> tuple[Path, SealedFiles, list[int]] | None:

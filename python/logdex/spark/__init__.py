@@ -25,7 +25,7 @@ try:
     from logdex.spark.kafka_source import KafkaLogSource
     from logdex.spark.messages.source import MessagesSource
     from logdex.spark.seal import seal
-    from logdex.spark.workers import check_worker_python
+    from logdex.spark.workers import check_worker_python, hide_storage_options
 except ModuleNotFoundError as error:
     package = (error.name or "").partition(".")[0]
     if package not in ("pyspark", "pyarrow"):
@@ -40,12 +40,13 @@ __all__ = ["arrange", "build_index", "build_key_index", "find", "lookup", "query
 
 
 def register(spark: SparkSession) -> None:
-    """Register the formats `rocketmq`, `rocketmq_index` and `kafka_log` in a session.
+    """Register the formats `rocketmq`, `rocketmq_index` and `kafka_log` in a session, whose pages and logs then hide `storage.*`.
 
     Raises:
         LogdexError: The workers' Python cannot run logdex.
     """
     check_worker_python(spark)
+    hide_storage_options(spark)
     driver = driver_address(spark)
     for source in (MessagesSource, IndexSource, KafkaLogSource):
         # Spark pickles a class that no module has with its attributes.

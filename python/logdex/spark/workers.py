@@ -40,6 +40,8 @@ _Handle = TypeVar("_Handle")
 _ANSWER = StructType([StructField("number", LongType()), StructField("answer", BinaryType())])
 _PROBE = "import logdex._core, pyarrow, pyspark, sys; sys.stdout.write('%d.%d' % sys.version_info[:2])"
 _PROBE_SECONDS = 60
+_HIDDEN = "spark.sql.redaction.options.regex"
+_STORAGE_PATTERN = "(?i:^storage[.])"
 _MAX_OPEN = 16
 """Directories that one worker keeps open; the least recently used one is dropped."""
 
@@ -73,6 +75,13 @@ def check_worker_python(spark: SparkSession) -> None:
             f"Spark starts its Python workers with {found or worker}, which cannot run logdex ({problem}): set the "
             f"environment variable PYSPARK_PYTHON={sys.executable} before the Spark session is created"
         )
+
+
+def hide_storage_options(spark: SparkSession) -> None:
+    """Make a session show no value of an option `storage.*` in plans, pages and event logs: by itself it hides few of them."""
+    hidden = spark.conf.get(_HIDDEN, "(?i)url")
+    if _STORAGE_PATTERN not in hidden:
+        spark.conf.set(_HIDDEN, f"{hidden}|{_STORAGE_PATTERN}")
 
 
 @lru_cache(maxsize=8)

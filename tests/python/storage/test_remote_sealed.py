@@ -136,9 +136,12 @@ def test_a_sealed_index_may_be_elsewhere(
             assert "index files" in str(sealed.sealed)
             assert searched(sealed, keys) == searched(plain, keys)
     with MessageStore.open(root) as local, IndexService.open(root / "index") as index:
-        local.seal(f"{url}-keys")
+        local.seal(f"{url}-keys", storage_options=server.options)
         entries = sum(map(len, index.files))
-    with MessageStore.open(root, sealed=f"{url}-keys") as sealed, MessageStore.open(root) as plain:
+    with (
+        MessageStore.open(root, sealed=f"{url}-keys", storage_options=server.options) as sealed,
+        MessageStore.open(root) as plain,
+    ):
         assert f"{entries:,} entries" in str(sealed.sealed)
         assert searched(sealed, keys) == searched(plain, keys)
 
