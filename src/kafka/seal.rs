@@ -491,7 +491,7 @@ impl SealedLogs {
     /// The entries of the segments of a partition that are as they were, and how many these are.
     pub fn entries(&self, partition: &Partition, segments: &[Arc<Segment>]) -> (u64, u64) {
         let standing = self.standing(partition, segments).filter_map(|(_, file)| file.entries);
-        standing.fold((0, 0), |(count, sum), entries| (count + 1, sum + entries.unsigned_abs()))
+        standing.fold((0, 0), |(count, sum), entries| (count + 1, sum.saturating_add(entries.unsigned_abs())))
     }
 
     /// The offsets whose records are sealed, ascending: of the segments that are as they were. `segments` are those of the

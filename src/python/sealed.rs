@@ -364,6 +364,12 @@ impl PySealedStore {
         self.store.tags()
     }
 
+    /// Whether the storage gave the files of the log an `ETag`, which changes with the content.
+    #[getter]
+    fn has_etags(&self) -> bool {
+        self.store.has_etags()
+    }
+
     /// Row groups that were read for lookups.
     #[getter]
     fn reads(&self) -> u64 {
@@ -378,16 +384,14 @@ impl PySealedStore {
         Ok(PySealedFiles { standing: py.detach(|| self.store.standing(&index))? })
     }
 
-    /// Let a log find its end without a read while its last file is the one that the catalog describes.
+    /// Let a log find its end while its last file is the one that the catalog describes: with an `ETag` without a read, else from the
+    /// last message on.
     ///
     /// Raises:
     ///     OSError: The system refuses.
     fn tell_end(&self, py: Python<'_>, log: &PyCommitLog) -> PyResult<()> {
         let log = log.inner()?;
-        if let Some(end) = py.detach(|| self.store.known_end(&log))? {
-            log.know_end(end);
-        }
-        Ok(())
+        Ok(py.detach(|| self.store.tell_end(&log))?)
     }
 
     /// Find the candidates of keys.

@@ -11,12 +11,12 @@ use bytes::Bytes;
 
 use super::commit_log::{CommitLog, HeadTimes, KnownEnd};
 use super::index_recovery::{holds_tags, is_indexed};
+use super::offset_files::OffsetFile;
 use crate::error::{Error, Result, shown};
 use crate::hash_index::sealed::{
     self, Catalog, KeysFile, Layout, NO_TIME, Packed, Packer, Row, Rows, Sample, SealedKeys, StoreFile, place,
 };
 use crate::hash_index::{Entry, Hits, IndexFile};
-use crate::io::remote::is_remote;
 use crate::io::storage::{self, Kind as FileKind};
 use crate::report::{Kind, Report};
 use crate::time_range::TimeRange;
@@ -465,9 +465,15 @@ impl SealedStore {
         self.catalog.notes.get(TAGS)?.parse().ok()
     }
 
+    /// Whether the storage gave the files of the log an `ETag`, which changes with the content.
+    pub fn has_etags(&self) -> bool {
+        self.catalog.files.iter().any(|file| file.kind == LOG && file.etag.is_some())
+    }
+
     /// Finds the index files that are as they were when the store was sealed.
     ///
-    /// A file that is not full may have got entries through a map, which need not change its time; so its header is compared.
+    /// A broker adds entries through a map, which need not change the time of the file. So without an `ETag` the header of a file
+    /// that is not full is compared.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -487,23 +493,25 @@ impl SealedStore {
             let name = file.path.rsplit('/').next().unwrap_or_default();
             let now = by_name.get(name).map(storage::Entry::status).transpose()?.flatten();
             let mut is_valid = now.is_some_and(|now| now.kind == FileKind::File && file.is_same(&now));
-            if is_valid && entries < full && !is_remote(index) {
+            if is_valid && entries < full && file.etag.is_none() {
                 is_valid = has_header(&index.join(name), file, entries)?;
             }
+            let span = (file.first_offset.unwrap_or(0), file.last_offset.unwrap_or(-1));
+            is_valid &= entries == 0 || (0 <= span.0 && span.0 <= span.1 && span.1 < i64::MAX);
             if !is_valid {
                 standing.is_all &= entries == 0;
                 continue;
             }
             standing.names.push(name.to_owned());
-            standing.entries += entries.unsigned_abs();
+            standing.entries = standing.entries.saturating_add(entries.unsigned_abs());
             if entries > 0 {
-                standing.spans.push((file.first_offset.unwrap_or(0), file.last_offset.unwrap_or(-1)));
+                standing.spans.push(span);
             }
         }
         let joints = self.catalog.notes.get(JOINTS).map_or("", String::as_str).split(' ');
         for (place, begin, end) in joints.filter_map(joint) {
             let follows = place == "s" || standing.spans.iter().any(|(_, last)| *last == begin);
-            let precedes = place == "e" || standing.spans.iter().any(|(first, _)| *first == end - 1);
+            let precedes = place == "e" || standing.spans.iter().any(|(first, _)| end.checked_sub(1) == Some(*first));
             if follows && precedes {
                 standing.joints.push((begin, end));
             }
@@ -511,35 +519,42 @@ impl SealedStore {
         Ok(standing)
     }
 
-    /// The end of the log, if the catalog has it.
+    /// Lets a log find its end while its last file is as it was when the store was sealed.
+    ///
+    /// With an `ETag` nothing is read. Without one the end is found from the last message on: a broker writes through a map, which
+    /// need not change the time of the file.
     ///
     /// # Errors
     /// The system's error, with the path.
-    pub fn known_end(&self, log: &CommitLog) -> Result<Option<KnownEnd>> {
+    pub fn tell_end(&self, log: &CommitLog) -> Result<()> {
         let files = log.files()?;
         let of_path = |path: &Path| {
             let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
             self.catalog.files.iter().find(|file| file.kind == LOG && file.path.rsplit('/').next() == name.as_deref())
         };
-        let Some(last) = files.last() else { return Ok(None) };
         let of_log = self.catalog.files.iter().filter(|file| file.kind == LOG && file.end_offset.is_some());
         let last_sealed = of_log.filter_map(|file| file.first_offset).max();
         // Files after the last written one hold nothing; they are not in the catalog with an end.
-        for file in files.iter().rev() {
-            let Some(listed) = of_path(&file.path) else { return Ok(None) };
-            if let (Some(message), Some(end)) = (listed.last_offset, listed.end_offset) {
-                let known = KnownEnd {
-                    last_file: last.start,
-                    last_written: file.start,
-                    last_message: message.cast_unsigned(),
-                    end: end.cast_unsigned(),
-                    identity: (listed.size.unsigned_abs(), listed.modified, listed.etag.clone()),
-                };
-                // Else the log lost its end.
-                return Ok((listed.first_offset == last_sealed).then_some(known));
+        for (number, file) in files.iter().enumerate().rev() {
+            let Some(listed) = of_path(&file.path) else { return Ok(()) };
+            if !listed.is_still_at(&file.path)? {
+                return Ok(());
             }
+            let (Some(message), Some(end)) = (listed.last_offset, listed.end_offset) else { continue };
+            let (last_message, end) = (message.cast_unsigned(), end.cast_unsigned());
+            let is_inside = file.start <= last_message && last_message < end && end <= file.end();
+            // Else the log lost its end, or the catalog is that of another log.
+            if listed.first_offset == last_sealed && is_inside {
+                let files: Vec<OffsetFile> = files.get(number..).unwrap_or_default().to_vec();
+                if files.iter().all(|file| file.etag.is_some()) {
+                    log.know_end(KnownEnd { last_message, end, files });
+                } else {
+                    log.expect_message(last_message)?;
+                }
+            }
+            break;
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Returns candidates of each hash among the rows of the index files that are as they were, newest first.

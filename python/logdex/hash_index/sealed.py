@@ -28,11 +28,11 @@ def check_sealed(sealed: object) -> None:
 
 
 def open_sealed(sealed: Sealed, root: Path, open_at: Callable[[Path], _Opened]) -> _Opened | None:
-    """Open the sealed index of a store. A damaged one that was not asked for by its path is passed over with a warning.
+    """Open the sealed index of a store. With "auto", one that cannot be read is not used, and a warning says why.
 
     Raises:
-        FileNotFoundError: There is no sealed index at the path that was given.
-        CorruptFileError: Its catalog is damaged.
+        CorruptFileError: The catalog at the path that was given is damaged.
+        OSError: The catalog at the path that was given is missing or cannot be read.
     """
     if sealed == "never":
         return None
@@ -46,7 +46,7 @@ def open_sealed(sealed: Sealed, root: Path, open_at: Callable[[Path], _Opened]) 
         if (place / "catalog.parquet").is_file():
             return open_at(place)
         raise
-    except CorruptFileError as error:
+    except (CorruptFileError, OSError) as error:
         if is_given:
             raise
         _log.warning("the sealed index is not used: %s", error)

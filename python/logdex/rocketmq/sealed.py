@@ -163,9 +163,13 @@ class SealedIndex:
         del self, topic, key, times
         return False
 
-    def tell_end(self, log: CommitLog) -> None:
-        """Let the log find its end without a read while it ends as it did when the store was sealed."""
-        self._sealed.tell_end(log)
+    def tell_end(self, log: CommitLog, abort: Path) -> None:
+        """Let the log find its end from the catalog while its last file is as it was when the store was sealed.
+
+        Without an `ETag` this is not done while `abort` exists: a crashed broker may have truncated its log.
+        """
+        if self._sealed.has_etags or not abort.exists():
+            self._sealed.tell_end(log)
 
     def words(self) -> str:
         """Return what is sealed, for people."""

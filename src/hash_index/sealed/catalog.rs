@@ -260,7 +260,7 @@ impl Catalog {
             let expected = "the catalog of a sealed store, with its checksum at this byte";
             return Err(Error::corrupt(path, CRC.start as u64, expected, format!("another one than {found:08x}")));
         }
-        Self::of_parquet(bytes).map_err(|error| table::corrupt(path, &error))
+        table::parsed(path, || Self::of_parquet(bytes))
     }
 
     fn of_parquet(bytes: Bytes) -> ParquetResult<Self> {
@@ -318,6 +318,9 @@ impl Catalog {
                 entries: next(),
             };
             if file.kind == KEYS {
+                if !is_below(&file.path) {
+                    return Err(wrong(format!("a file of keys at {:?}, expected one in {KEYS}/", file.path)));
+                }
                 let of_row: Vec<&[i64]> =
                     lists.iter().map(|column| column.get(row).map_or(&[][..], Vec::as_slice)).collect();
                 let groups = groups_of(&of_row, layout.columns().len())
@@ -329,6 +332,14 @@ impl Catalog {
         }
         Ok(Self { layout, files, keys, notes })
     }
+}
+
+/// Whether a path is that of a file in the directory of the files of keys: the only files that a catalog leads to.
+fn is_below(path: &str) -> bool {
+    path.strip_prefix(KEYS).and_then(|rest| rest.strip_prefix('/')).is_some_and(|name| {
+        !matches!(name, "" | "." | "..")
+            && !name.contains(|letter: char| "/\\:".contains(letter) || letter.is_control())
+    })
 }
 
 fn checksum(bytes: &[u8]) -> u32 {
@@ -351,7 +362,7 @@ fn list_of(name: &str, groups: &[Group]) -> Vec<i64> {
 /// First key hash, rows, begin and checksum of a group.
 type Numbers<'a> = ((&'a i64, &'a i64), (&'a i64, &'a i64));
 
-/// The row groups of five lists; `None` if the lists do not belong together.
+/// The row groups of five lists; `None` if the lists do not belong together, or a row group cannot be.
 fn groups_of(lists: &[&[i64]], columns: usize) -> Option<Vec<Group>> {
     let [firsts, rows, begins, crcs, sizes] = lists else { return None };
     if [rows.len(), begins.len(), crcs.len(), sizes.len() / columns] != [firsts.len(); 4] {
@@ -367,7 +378,8 @@ fn groups_of(lists: &[&[i64]], columns: usize) -> Option<Vec<Group>> {
         })
     };
     let numbers = firsts.iter().zip(*rows).zip(begins.iter().zip(*crcs));
-    numbers.zip(sizes.chunks_exact(columns)).map(group).collect()
+    let groups: Option<Vec<Group>> = numbers.zip(sizes.chunks_exact(columns)).map(group).collect();
+    groups.filter(|groups| groups.iter().all(Group::is_plausible))
 }
 
 #[cfg(test)]
@@ -409,6 +421,61 @@ mod tests {
             let catalog = catalog(layout);
             let bytes = Bytes::from(catalog.encode().unwrap());
             assert_eq!(Catalog::decode(Path::new("catalog"), bytes).unwrap(), catalog);
+        }
+    }
+
+    #[test]
+    fn hostile_bytes_with_a_right_checksum_are_a_catalog_or_an_error() {
+        let whole = catalog(Layout::OneLog).encode().unwrap();
+        let (mut decoded, mut failed, mut panicked) = (0, 0, 0);
+        // The first column, of which each byte counts, and some bytes of all others and of the metadata.
+        for place in (CRC.end..400).chain((400..whole.len()).step_by(7)) {
+            for byte in [0xff, whole[place] ^ 0x80] {
+                let mut bytes = whole.clone();
+                bytes[place] = byte;
+                let crc = checksum(&bytes);
+                bytes[CRC].copy_from_slice(&crc.to_le_bytes());
+                match Catalog::decode(Path::new("catalog"), bytes.into()) {
+                    Ok(_) => decoded += 1,
+                    Err(Error::Corrupt { found, .. }) if found.contains("reader fails") => panicked += 1,
+                    Err(Error::Corrupt { .. }) => failed += 1,
+                    Err(error) => panic!("byte {place}: {error}"),
+                }
+            }
+        }
+        assert!(decoded > 100 && failed > 100 && panicked > 0, "{decoded} {failed} {panicked}");
+    }
+
+    #[test]
+    fn a_catalog_leads_to_no_file_outside_of_its_directory() {
+        let paths = [
+            "../keys/a",
+            "/etc/passwd",
+            "keys/../../a",
+            "keys/b/c",
+            "keys/..",
+            "keys/.",
+            "keys/",
+            "a",
+            "keys/c:\\d",
+            "keys\\e",
+        ];
+        for path in paths {
+            let mut hostile = catalog(Layout::OneLog);
+            path.clone_into(&mut hostile.keys[1].path);
+            let error = Catalog::decode(Path::new("catalog"), hostile.encode().unwrap().into()).unwrap_err();
+            assert!(matches!(&error, Error::Corrupt { .. }), "{error}");
+            assert!(error.to_string().contains(&format!("a file of keys at {path:?}")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_row_group_is_not_larger_than_one_that_is_written() {
+        for (rows, size) in [(u32::MAX, 10), (16_385, 10), (10, 1 << 30)] {
+            let mut hostile = catalog(Layout::OneLog);
+            hostile.keys[0].groups[0] = Group { rows, sizes: vec![size; 3], ..hostile.keys[0].groups[0].clone() };
+            let found = Catalog::decode(Path::new("catalog"), hostile.encode().unwrap().into());
+            assert!(matches!(found, Err(Error::Corrupt { .. })), "{rows} {size}");
         }
     }
 

@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 
 /// Rows of a row group.
 pub(super) const GROUP_ROWS: usize = 16_384;
-/// More bytes than a row group of as many rows can have, unless the topics are long.
+/// More bytes than a row group of as many rows has.
 const MOST_GROUP_BYTES: usize = 64 << 20;
 
 /// The columns of the files, and what the number of a part stands for.
@@ -86,6 +86,11 @@ impl Group {
         self.len() == 0
     }
 
+    /// Whether a file may have it: a lookup allocates its bytes and rows before it reads them.
+    pub(super) fn is_plausible(&self) -> bool {
+        u64::from(self.rows) <= GROUP_ROWS as u64 && self.len() <= MOST_GROUP_BYTES as u64
+    }
+
     /// Reads the rows from the bytes of the group, in their order. Rows that `wanted` does not choose by their hashes are left out.
     /// Without `needs_times` they have no time.
     ///
@@ -105,7 +110,7 @@ impl Group {
                 (format!("rows with the checksum {:08x} of the catalog", self.crc), format!("{found:08x}"));
             return Err(Error::corrupt(path, self.begin, expected, found));
         }
-        self.decode(layout, bytes, needs_times, wanted).map_err(|error| table::corrupt(path, &error))
+        table::parsed(path, || self.decode(layout, bytes, needs_times, wanted))
     }
 
     fn decode(

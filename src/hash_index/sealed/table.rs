@@ -1,11 +1,12 @@
 //! Columns of a Parquet file, written and read one at a time.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use parquet::basic::{ConvertedType, Encoding, LogicalType, Repetition, TimeUnit, Type as Physical};
-use parquet::column::page::PageReader;
+use parquet::column::page::{Page, PageReader};
 use parquet::column::reader::ColumnReaderImpl;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int64Type};
 use parquet::errors::{ParquetError, Result};
@@ -190,18 +191,36 @@ pub(super) fn read_chunk<T: DataType>(descriptor: &ColumnDescPtr, bytes: Bytes, 
         .set_total_compressed_size(len)
         .set_total_uncompressed_size(len)
         .build()?;
-    let pages = SerializedPageReader::new(Arc::new(bytes), &chunk, rows, None)?;
-    read::<T>(descriptor, Box::new(pages), rows)
+    let bytes = Arc::new(bytes);
+    let pages = || SerializedPageReader::new(Arc::clone(&bytes), &chunk, rows, None);
+    // The values, and those of a dictionary.
+    check_pages(pages()?, 2 * rows as u64)?;
+    read::<T>(descriptor, Box::new(pages()?), rows)
+}
+
+/// Checks that pages state at most this many values: the reader allocates memory for what they state.
+fn check_pages(pages: impl Iterator<Item = Result<Page>>, most: u64) -> Result<()> {
+    let mut values = 0;
+    for page in pages {
+        values += u64::from(page?.num_values());
+        if values > most {
+            return Err(ParquetError::General(format!("pages that state {values} values or more, expected {most}")));
+        }
+    }
+    Ok(())
 }
 
 /// A whole file in memory, whose columns are read by name.
 pub(super) struct Table {
     reader: SerializedFileReader<Bytes>,
+    /// Bytes of the file. A column has fewer values: see `check_pages`.
+    len: u64,
 }
 
 impl Table {
     pub(super) fn open(bytes: Bytes) -> Result<Self> {
-        SerializedFileReader::new(bytes).map(|reader| Self { reader })
+        let len = bytes.len() as u64;
+        SerializedFileReader::new(bytes).map(|reader| Self { reader, len })
     }
 
     /// A text of the file's own metadata.
@@ -230,6 +249,7 @@ impl Table {
         for group in 0..self.reader.num_row_groups() {
             let group = self.reader.get_row_group(group)?;
             let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
+            check_pages(group.get_column_page_reader(number)?, self.len)?;
             let mut next = read::<T>(&descriptor, group.get_column_page_reader(number)?, rows)?;
             match &mut all {
                 None => all = Some(next),
@@ -265,7 +285,15 @@ impl Table {
     }
 }
 
-/// The error of a file that is not what it should be.
-pub(super) fn corrupt(path: &Path, error: &ParquetError) -> Error {
-    Error::corrupt(path, 0, "a file of a sealed index", error.to_string())
+/// Parses a file by the Parquet library, which may panic at bytes that no writer makes.
+///
+/// # Errors
+/// `Corrupt` if the file is not what it should be.
+pub(super) fn parsed<T>(path: &Path, parse: impl FnOnce() -> Result<T>) -> crate::error::Result<T> {
+    let found = catch_unwind(AssertUnwindSafe(parse)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given");
+        Err(ParquetError::General(format!("bytes at which the Parquet reader fails: {text}")))
+    });
+    found.map_err(|error| Error::corrupt(path, 0, "a file of a sealed index", error.to_string()))
 }

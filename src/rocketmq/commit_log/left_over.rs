@@ -63,8 +63,8 @@ impl CommitLog {
         if let Some(start) = self.pinned.as_ref().and_then(|pinned| pinned.last_written) {
             return Ok(files.iter().position(|file| file.start == start));
         }
-        if let Some(known) = self.known_end(files)? {
-            return Ok(files.iter().position(|file| file.start == known.last_written));
+        if let Some(known) = self.known_end(files) {
+            return Ok(files.iter().position(|file| file.start == known.last_written()));
         }
         for (number, file) in files.iter().enumerate().rev() {
             let mut head = [0u8; 8];

@@ -57,19 +57,22 @@ pub(super) struct Behind {
     pub(super) cut_off: Vec<u64>,
 }
 
-/// The end of a log that was found before, and the last file as it was then.
+/// The end of a log that was found before, and the files that show that nothing was added since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownEnd {
-    /// Start of the last file.
-    pub last_file: u64,
-    /// Start of the last file that holds messages.
-    pub last_written: u64,
     /// Offset of the last message.
     pub last_message: u64,
     /// Offset after it.
     pub end: u64,
-    /// Length of the last file that holds messages, its time in ns, and its `ETag`.
-    pub identity: (u64, Option<i64>, Option<String>),
+    /// The last file that holds messages, and those after it, each with its `ETag`.
+    pub files: Vec<OffsetFile>,
+}
+
+impl KnownEnd {
+    /// Start of the last file that holds messages.
+    pub(super) fn last_written(&self) -> u64 {
+        self.files.first().map_or(0, |file| file.start)
+    }
 }
 
 /// The commit log of one directory, for reading. Each call lists the directory anew, because a broker adds and deletes
@@ -335,7 +338,7 @@ impl CommitLog {
         let Some(first) = files.first() else {
             return Ok(0);
         };
-        if let Some(known) = self.known_end(&files)? {
+        if let Some(known) = self.known_end(&files) {
             return Ok(known.end);
         }
         let Some(file) = self.last_written(&files)?.and_then(|number| files.get(number)) else {
@@ -358,9 +361,9 @@ impl CommitLog {
         })
     }
 
-    /// Lets [`Self::max_offset`] answer without a read as long as the last file is the one that was seen then.
+    /// Lets [`Self::max_offset`] answer without a read as long as the log ends with the files that were seen then.
     pub fn know_end(&self, end: KnownEnd) {
-        self.tail.with(|tail| *tail = Some((end.last_written, end.last_message)));
+        self.tail.with(|tail| *tail = Some((end.last_written(), end.last_message)));
         self.known_end.with(|known| *known = Some(end));
     }
 
@@ -369,18 +372,12 @@ impl CommitLog {
     /// # Errors
     /// The system's error, with the path.
     pub fn is_end_known(&self) -> Result<bool> {
-        Ok(self.known_end(&self.listing()?)?.is_some())
+        Ok(self.known_end(&self.listing()?).is_some())
     }
 
-    /// The end that is known, if the log still ends with the same file.
-    pub(super) fn known_end(&self, files: &[OffsetFile]) -> Result<Option<KnownEnd>> {
-        let known = self.known_end.with(|known| known.clone());
-        let Some(known) = known.filter(|known| files.last().is_some_and(|last| last.start == known.last_file)) else {
-            return Ok(None);
-        };
-        let Some(file) = files.iter().find(|file| file.start == known.last_written) else { return Ok(None) };
-        let now = storage::status(&file.path)?;
-        Ok(((now.len, now.modified_ns(), now.etag().map(str::to_owned)) == known.identity).then_some(known))
+    /// The end that is known, if the log still ends with the same files.
+    pub(super) fn known_end(&self, files: &[OffsetFile]) -> Option<KnownEnd> {
+        self.known_end.with(|known| known.clone()).filter(|known| files.ends_with(&known.files))
     }
 
     /// Takes note that these ranges will be read. The first read of a remote log then asks for the beginnings of all.

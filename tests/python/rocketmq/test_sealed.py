@@ -8,12 +8,16 @@ import pickle
 import random
 import shutil
 import warnings
+import zlib
 from typing import TYPE_CHECKING, Any
 
+import fsspec
+import fsspec.implementations.local
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from pyarrow.fs import LocalFileSystem
 
 import golden
 import store_answers
@@ -259,6 +263,68 @@ def test_an_entry_through_a_map_is_seen_without_a_new_time(written: Path) -> Non
     assert_same(written, keys_of(written))
 
 
+def grow(root: Path, first: int, count: int) -> None:
+    """Write messages as a broker does: through maps of files that keep their lengths, which need not change their times."""
+    before = {path: path.stat() for path in root.rglob("*") if path.is_file()}
+    put(root, first, count)
+    for path, status in before.items():
+        assert path.stat().st_size == status.st_size or path.suffix == ".json", path
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def opened(root: Path, how: str) -> MessageStore:
+    """Open a store by its path, or in a file system that gives files no `ETag`."""
+    if how == "path":
+        return MessageStore.open(root)
+    return MessageStore.open(str(root), filesystem=LocalFileSystem())
+
+
+@pytest.mark.parametrize("how", ["path", "filesystem"])
+def test_new_entries_in_files_that_look_the_same_are_found(written: Path, how: str) -> None:
+    newest = max((written / "index").iterdir())
+    grow(written, 500, 5)
+    assert max((written / "index").iterdir()) == newest
+    with opened(written, how) as sealed:
+        assert "1 other files" in str(sealed.sealed)
+        found = sealed.find("orders", "n503")
+        assert [message.body for message in found] == [b"body 503"]
+        assert found.complete
+
+
+@pytest.mark.parametrize("how", ["path", "filesystem"])
+def test_a_log_that_looks_the_same_is_read_to_its_end(written: Path, tmp_path: Path, how: str) -> None:
+    """The index may be behind the log, so that only the end of the log shows the new messages."""
+    shutil.copytree(written / "index", tmp_path / "index")
+    grow(written, 500, 5)
+    shutil.rmtree(written / "index")
+    shutil.copytree(tmp_path / "index", written / "index")
+    with MessageStore.open(written, sealed="never") as plain:
+        end = plain.commit_log.max_offset
+    with opened(written, how) as sealed:
+        assert "other files" not in str(sealed.sealed)
+        assert sealed.commit_log.max_offset == end
+        found = sealed.find("orders", "n503")
+        assert [message.body for message in found] == [b"body 503"]
+        assert found.complete
+
+
+@pytest.mark.parametrize("how", ["path", "filesystem"])
+def test_after_a_crash_the_end_of_the_log_is_looked_for_anew(written: Path, how: str) -> None:
+    """A broker that crashed may have lost a page in the middle of its log. The messages after it are still there."""
+    with MessageStore.open(written) as store:
+        damaged = store.find("orders", "n300")[0].phy_offset
+    path = max((written / "commitlog").iterdir())
+    status = path.stat()
+    with path.open("r+b") as file:
+        file.seek(damaged)
+        file.write(bytes(64))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    (written / "abort").touch()
+    with opened(written, how) as sealed:
+        assert sealed.sealed is not None
+        assert sealed.commit_log.max_offset == damaged
+
+
 def test_the_log_may_lose_its_front(store: Callable[[str], Path]) -> None:
     root = store("rolled")
     keys = keys_of(root)
@@ -322,6 +388,71 @@ def test_a_damaged_sealed_index_changes_no_answer(written: Path, caplog: pytest.
     # Some bytes of a file of keys are for other readers: names, statistics, the page index.
     assert words > 40
     assert_same(written, keys)
+
+
+def test_a_hostile_catalog_with_a_right_checksum_is_not_used(
+    store: Callable[[str], Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The library that reads Parquet panics at some of these bytes: lengths in the first column."""
+    root = store("basic")
+    topic, key = keys_of(root)[0]
+    seal(root)
+    path = root / "_logdex/catalog.parquet"
+    whole = path.read_bytes()
+    panics = 0
+    for at in range(106, 150):
+        content = bytearray(whole)
+        content[at] = 0xFF
+        content[4:8] = zlib.crc32(content[8:], zlib.crc32(content[:4])).to_bytes(4, "little")
+        path.write_bytes(content)
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, "logdex"), MessageStore.open(root) as sealed:
+            assert len(sealed.find(topic, key)) > 0
+        if "at which the Parquet reader fails" in caplog.text:
+            panics += 1
+            with pytest.raises(CorruptFileError, match=r"catalog\.parquet"):
+                MessageStore.open(root, sealed=root)
+    assert panics > 3
+
+
+def forbidding(error: OSError) -> Any:
+    """Return a file system whose policy answers each question about a sealed index with an error."""
+
+    class Forbidding(fsspec.implementations.local.LocalFileSystem):  # type: ignore[misc]
+        cachable = False
+
+        def info(self, path: Any, **options: Any) -> Any:
+            if "_logdex" in os.fspath(path):
+                raise error
+            return super().info(path, **options)
+
+    return Forbidding()
+
+
+@pytest.mark.parametrize("error", [PermissionError(13, "Forbidden"), OSError(5, "Internal Server Error")])
+def test_a_sealed_index_that_cannot_be_read_is_not_used(
+    written: Path, caplog: pytest.LogCaptureFixture, error: OSError
+) -> None:
+    shutil.rmtree(written / "_logdex")
+    with (
+        caplog.at_level(logging.WARNING, "logdex"),
+        MessageStore.open(str(written), filesystem=forbidding(error)) as store,
+    ):
+        assert store.sealed is None
+        assert len(store.find("orders", "n77")) == 1
+    assert "the sealed index is not used" in caplog.text
+    assert "catalog.parquet" in caplog.text
+
+
+def test_a_catalog_that_is_no_file_is_not_used(written: Path, caplog: pytest.LogCaptureFixture) -> None:
+    catalog = written / "_logdex/catalog.parquet"
+    catalog.unlink()
+    catalog.mkdir()
+    with caplog.at_level(logging.WARNING, "logdex"):
+        assert_same(written, keys_of(written, 20), is_used=False)
+    assert "the sealed index is not used" in caplog.text
+    with pytest.raises(IsADirectoryError):
+        MessageStore.open(written, sealed=written)
 
 
 def test_a_missing_file_of_keys_changes_no_answer(written: Path, caplog: pytest.LogCaptureFixture) -> None:
