@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
+use arrow_array::{Int64Array, RecordBatch};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
-use pyo3_arrow::PyRecordBatch;
+use pyo3_arrow::{PyArray, PyRecordBatch};
 
 use super::closable::Closable;
 use super::commit_log::{Part, PyCommitLog, gap_parts};
@@ -18,7 +18,7 @@ use super::location::{self, PyPath, python_paths};
 use super::report;
 use super::time::{self, Round};
 use crate::error::shown;
-use crate::rocketmq::consume_queue::{self, Boundary, ConsumeQueue, Kind, Options, extension_batch};
+use crate::rocketmq::consume_queue::{self, Boundary, ConsumeQueue, Kind, Options, Totals, extension_batch};
 use crate::rocketmq::schedule;
 use crate::rocketmq::stored_frames::{self, Limits, QueueView, Status};
 
@@ -41,6 +41,61 @@ fn list_queues(
     let topics: Option<Vec<String>> = topics.map(names).transpose()?;
     let queues = py.detach(|| consume_queue::list_queues(&folder, topics.as_deref()))?;
     Ok(queues.into_iter().map(|(topic, queue_id, path)| (topic, queue_id, PyPath(path))).collect())
+}
+
+/// List the topics that have a queue that holds something, sorted.
+///
+/// Args:
+///     folders: `consumequeue` and `batchconsumequeue` of a store; each may be missing.
+///
+/// Raises:
+///     OSError: A directory cannot be listed.
+#[pyfunction]
+fn list_topics(py: Python<'_>, folders: Vec<PathBuf>) -> PyResult<Vec<String>> {
+    Ok(py.detach(|| consume_queue::list_topics(&folders))?)
+}
+
+/// Topics, log offsets, and gaps with their findings: see `queue_totals`.
+type QueueTotals<'py> = (Vec<(String, u64, i64, Option<u64>)>, Bound<'py, PyAny>, Vec<Part<'py>>);
+
+/// Read what the queues of a store hold, by topic, in one pass over their directories.
+///
+/// Args:
+///     folders: `consumequeue` and `batchconsumequeue` of a store; each may be missing.
+///     commit_log: The store's log, which shows which messages are deleted.
+///     topics: Only queues of these topics; None: all.
+///     measure: Add up the bytes of the messages in the log; this reads all units.
+///     access: "auto" (by `pread`), "mmap" or "pread".
+///     compat: The broker release whose answers are returned.
+///
+/// Returns:
+///     Topic, queues, messages and measured bytes (else None) of each topic, sorted. The log offsets of the first and the last message of
+///     each queue (int64). The ranges of bytes between the files of a queue that no file holds, each with its finding.
+///
+/// Raises:
+///     OSError: A directory or a file cannot be read.
+#[pyfunction]
+#[pyo3(signature = (folders, commit_log, topics=None, *, measure=false, access="auto", compat=None))]
+fn queue_totals<'py>(
+    py: Python<'py>,
+    folders: Vec<PathBuf>,
+    commit_log: &PyCommitLog,
+    topics: Option<Vec<String>>,
+    measure: bool,
+    access: &str,
+    compat: Option<&str>,
+) -> PyResult<QueueTotals<'py>> {
+    let options = Options {
+        access: convert::access(access)?,
+        compat: convert::compat(compat)?,
+        commit_log: Some(commit_log.inner()?),
+        ..Options::default()
+    };
+    let threads = convert::threads(None)?;
+    let found = py.detach(|| Totals::read(&folders, topics.as_deref(), &options, measure, threads))?;
+    let rows = found.topics.into_iter().map(|found| (found.topic, found.queues, found.messages, found.bytes)).collect();
+    let ends = PyArray::from_array_ref(Arc::new(Int64Array::from(found.ends)));
+    Ok((rows, ends.into_arro3(py)?, gap_parts(py, &found.gaps)?))
 }
 
 /// Return the offset in the log of the first of the last units of several queues together; None without a unit.
@@ -99,6 +154,8 @@ fn tags_hash(tags: &str) -> i32 {
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(list_queues, m)?)?;
+    m.add_function(wrap_pyfunction!(list_topics, m)?)?;
+    m.add_function(wrap_pyfunction!(queue_totals, m)?)?;
     m.add_function(wrap_pyfunction!(messages_near, m)?)?;
     m.add_function(wrap_pyfunction!(tags_hash, m)?)?;
     m.add_function(wrap_pyfunction!(start_of_last, m)?)?;

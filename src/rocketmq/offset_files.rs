@@ -115,7 +115,7 @@ impl From<Vec<OffsetFile>> for Listing {
 /// # Errors
 /// The system's error, with the path.
 pub(super) fn list(directories: &[PathBuf]) -> Result<Vec<OffsetFile>> {
-    Ok(usable(entries(directories)?.0))
+    Ok(in_sequence(entries(directories)?.0))
 }
 
 /// Lists the files as [`list`] does, with what was set aside.
@@ -128,11 +128,20 @@ pub(super) fn list_with_aside(directories: &[PathBuf]) -> Result<Listing> {
     let mut aside: Vec<(u64, PathBuf)> = strays.iter().filter_map(|path| Some((start(path)?, path.clone()))).collect();
     aside.sort();
     aside.dedup_by_key(|(start, _)| *start);
-    Ok(Listing { files: usable(files).into(), aside: aside.into() })
+    Ok(Listing { files: in_sequence(files).into(), aside: aside.into() })
 }
 
-/// Returns the files that readers open, and the part of each before the next one.
-fn usable(mut files: Vec<OffsetFile>) -> Vec<OffsetFile> {
+/// Lists the files of a directory as [`list`] does; `None` if the directory has no entry at all.
+///
+/// # Errors
+/// The system's error, with the path.
+pub(super) fn list_if_any(directory: &PathBuf) -> Result<Option<Vec<OffsetFile>>> {
+    let (files, strays) = entries(std::slice::from_ref(directory))?;
+    Ok((!files.is_empty() || !strays.is_empty()).then(|| in_sequence(files)))
+}
+
+/// Returns the files that are parts of one sequence, each up to the start of the next.
+fn in_sequence(mut files: Vec<OffsetFile>) -> Vec<OffsetFile> {
     files.dedup_by_key(|file| file.start);
     take_misnamed(&mut files);
     let starts: Vec<u64> = files.iter().skip(1).map(|file| file.start).collect();

@@ -18,6 +18,8 @@ from logdex.usage import Usage, days
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from arro3.core import Array
+
     from logdex._core import CommitLog, ConsumeQueue
     from logdex.rocketmq.index_service import IndexService
     from logdex.rocketmq.layout import StoreLayout
@@ -34,8 +36,8 @@ def overview(
         flushed = checkpoint_times(StoreCheckpoint.open(layout.checkpoint))
     index_files = index.files if index is not None else []
     headers = [file.header for file in index_files if len(file)]
-    gaps = log.gaps()
-    Damage.of([*gaps, *queues.gaps()]).warn()
+    gaps, totals = log.gaps(), queues.totals()
+    Damage.of([*gaps, *totals.gaps]).warn()
     indexed = max((header.end_phy_offset for header in headers), default=None)
     return {
         "commit_log": unmarked(layout.commit_log),
@@ -49,13 +51,13 @@ def overview(
         "first_message_timestamp": first_time(log, first),
         **flushed,
         "broker": _broker(layout),
-        "queues": len(queues.directories()) if queues.is_readable() else None,
+        "queues": sum(each.queues for each in totals.topics) if queues.is_readable() else None,
         "index_entries": sum(map(len, index_files)) if index is not None else None,
         "hash_slots": index_files[0].hash_slots if index_files else None,
         "max_entries": index_files[0].max_entries if index_files else None,
         "indexed_up_to_offset": indexed,
         "sealed_index": sealed,
-        "topics": _topic_rows(queues),
+        "topics": [each[:3] for each in totals.topics],
         "index_files": [
             (file.path.name, len(file), file.header.begin_timestamp, file.header.end_timestamp) for file in index_files
         ],
@@ -74,12 +76,9 @@ def first_time(log: CommitLog, begin: int, end: int | None = None) -> int | None
 
 def store_times(log: CommitLog, queues: QueueSet, topic: str | None) -> list[int]:
     """Return store times in ms of the first and last message of each queue of a topic; without queues, of the log."""
-    found = [path for (name, _), paths in queues.directories().items() if topic in (None, name) for path in paths]
-    offsets: list[int] = []
-    for queue in map(queues.open, found):
-        for at in {queue.min_offset, queue.max_offset - 1} if queue.min_offset < queue.max_offset else ():
-            offsets += queue.units(at, at + 1).column("phy_offset").to_pylist()
-    if not found and log.files:
+    totals = queues.totals(None if topic is None else [topic])
+    offsets: Array | list[int] = totals.ends
+    if not totals.topics and log.files:
         newest = log.scan(begin_phy_offset=int(log.files[-1].name), columns=("phy_offset",))
         offsets = [log.min_offset, *(batch.column(0)[-1].as_py() for batch in newest if batch.num_rows)]
     times = log.messages(offsets, columns=("store_timestamp",)).column(0).cast(DataType.int64()).to_pylist()
@@ -121,13 +120,3 @@ def _broker(layout: StoreLayout) -> str:
         return f"running, process {process}"
     crashed = "stopped without warning, or running elsewhere (abort is there)"
     return crashed if layout.abort.exists() else "stopped cleanly"
-
-
-def _topic_rows(queues: QueueSet) -> list[tuple[str, int, int]]:
-    """Return topic, number of queues and number of messages of each topic."""
-    rows: dict[str, tuple[int, int]] = {}
-    for topic, queue_id in queues.directories():
-        queue = queues.queue(topic, queue_id)
-        number, messages = rows.get(topic, (0, 0))
-        rows[topic] = number + 1, messages + queue.max_offset - queue.min_offset
-    return [(topic, *counts) for topic, counts in rows.items()]

@@ -6,13 +6,15 @@ import errno
 import operator
 import os
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from logdex import _core
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
+
+    from arro3.core import Array
 
     from logdex._core import CommitLog
     from logdex.report import Finding
@@ -26,6 +28,29 @@ UNIT_BYTES = {"plain": 20, "batch": 46}
 
 _KEPT_OPEN = 128
 """Queues that are kept open: a broker may have many thousands, and each holds files open."""
+
+
+class TopicTotals(NamedTuple):
+    """What the queues of a topic hold: their number, the messages, and the bytes of these in the log (None: not measured)."""
+
+    topic: str
+    queues: int
+    messages: int
+    log_bytes: int | None
+
+
+class QueueTotals(NamedTuple):
+    """What queues hold.
+
+    Attributes:
+        topics: By topic, sorted.
+        ends: Log offsets of the first and the last message of each queue.
+        gaps: Ranges of bytes between the files of a queue that no file holds, as `CommitLog.gaps` returns them.
+    """
+
+    topics: list[TopicTotals]
+    ends: Array
+    gaps: list[tuple[int, int, Finding]]
 
 
 class QueueSet:
@@ -52,14 +77,24 @@ class QueueSet:
         A directory without files is left out: a deleted topic leaves one behind. `topics` None: of all topics.
         """
         found: Directories = {}
-        for root in (self._layout.queues if self.is_readable() else None, self._layout.batch_queues):
-            for topic, queue_id, path in _core.list_queues(root, topics) if root is not None else ():
+        for root in self._folders():
+            for topic, queue_id, path in _core.list_queues(root, topics):
                 found.setdefault((topic, queue_id), []).append(path)
         return found
 
+    def _folders(self) -> list[Path]:
+        plain = [self._layout.queues] if self.is_readable() else []
+        return [*plain, self._layout.batch_queues]
+
     def topics(self) -> list[str]:
         """Return the topics that have a queue, sorted."""
-        return sorted({topic for topic, _ in self.directories()})
+        return _core.list_topics(self._folders())
+
+    def totals(self, topics: Collection[str] | None = None, *, measure: bool = False) -> QueueTotals:
+        """Return what the queues of these topics, or of all, hold: read in one pass; `measure` reads all units."""
+        chosen = None if topics is None else list(topics)
+        rows, ends, gaps = _core.queue_totals(self._folders(), self._log, chosen, measure=measure, **self.reading)
+        return QueueTotals(list(map(TopicTotals._make, rows)), ends, gaps)
 
     def queue(self, topic: str, queue_id: int) -> _core.ConsumeQueue:
         """Open one queue; see `MessageStore.queue`."""
@@ -71,7 +106,7 @@ class QueueSet:
         if topic not in ("", ".", "..") and not {os.sep, "\0"} & set(topic):
             for root in (self._layout.batch_queues, self._layout.queues):
                 path = root / topic / str(queue_id)
-                if path.is_dir() and any(path.iterdir()):
+                if _holds_entries(path):
                     return self.open(path)
             missing = missing / topic / str(queue_id)
         raise FileNotFoundError(errno.ENOENT, f"no files of queue {queue_id} of topic {topic!r}", str(missing))
@@ -100,10 +135,6 @@ class QueueSet:
                 del self._open[next(iter(self._open))]
             return queue
 
-    def gaps(self) -> list[tuple[int, int, Finding]]:
-        """Return the ranges of bytes between the files of a queue that no file holds, as `CommitLog.gaps` does."""
-        return [gap for path in chain.from_iterable(self.directories().values()) for gap in self.open(path).gaps()]
-
     def file_sizes(self) -> dict[str, int]:
         """Return the sizes of queue files as `ConsumeQueueWriter.create` takes them; unknown ones are left out."""
         sizes: dict[str, int] = {}
@@ -126,3 +157,13 @@ class QueueSet:
         for queue in [*self._open.values()]:
             queue.close()
         self._open = {}
+
+
+def _holds_entries(path: Path) -> bool:
+    """Return whether a path is a directory with an entry; False if its name is too long for the file system."""
+    try:
+        return path.is_dir() and any(path.iterdir())
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            return False
+        raise

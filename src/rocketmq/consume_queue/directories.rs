@@ -167,17 +167,45 @@ fn queues_in(folder: &Path, topics: Option<&[String]>) -> Result<Vec<QueueDirect
     }
     let mut queues = Vec::new();
     for (topic, directory) in directories(folder)? {
-        if topics.is_some_and(|topics| !topics.contains(&topic)) {
-            continue;
-        }
-        for (name, directory) in directories(&directory)? {
-            if let Some(queue_id) = name.parse::<i32>().ok().filter(|id| *id >= 0 && id.to_string() == name) {
-                queues.push(QueueDirectory { topic: topic.clone(), queue_id, directory });
-            }
+        if topics.is_none_or(|topics| topics.contains(&topic)) {
+            queues.extend(queues_of(&topic, &directory)?);
         }
     }
     queues.sort_by(|a, b| (&a.topic, a.queue_id).cmp(&(&b.topic, b.queue_id)));
     Ok(queues)
+}
+
+/// Lists the queues in the directory of a topic, in no order.
+///
+/// # Errors
+/// The system's error, with the path.
+pub(super) fn queues_of(topic: &str, directory: &Path) -> Result<Vec<QueueDirectory>> {
+    let named = |(name, directory): (String, PathBuf)| {
+        let queue_id = name.parse::<i32>().ok().filter(|id| *id >= 0 && id.to_string() == name)?;
+        Some(QueueDirectory { topic: topic.to_owned(), queue_id, directory })
+    };
+    Ok(directories(directory)?.into_iter().filter_map(named).collect())
+}
+
+/// Lists the topics in some folders that have a queue that holds something, sorted.
+///
+/// # Errors
+/// The system's error, with the path.
+pub fn list_topics(folders: &[PathBuf]) -> Result<Vec<String>> {
+    let mut topics = Vec::new();
+    for folder in folders {
+        for (topic, directory) in directories(folder)? {
+            for queue in queues_of(&topic, &directory)? {
+                if holds_entries(&queue.directory)? {
+                    topics.push(topic);
+                    break;
+                }
+            }
+        }
+    }
+    topics.sort();
+    topics.dedup();
+    Ok(topics)
 }
 
 /// Lists topic, queue id and directory of the queues of these topics, or of all, in a folder that hold something. A deleted topic
@@ -195,7 +223,8 @@ pub fn list_queues(folder: &Path, topics: Option<&[String]>) -> Result<Vec<(Stri
     Ok(found)
 }
 
-fn directories(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
+/// Lists the names and paths of the directories in a folder; none if it is missing.
+pub(super) fn directories(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
     let entries = match storage::list(folder) {
         Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,

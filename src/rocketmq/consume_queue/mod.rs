@@ -12,11 +12,11 @@ pub mod unit;
 mod write;
 
 pub use check::{CrossCheck, StoreState, is_dispatched};
-pub use directories::{WriterOptions, list_queues};
+pub use directories::{WriterOptions, list_queues, list_topics};
 pub(crate) use read::ExtensionReader;
 pub use read::{
-    Boundary, ConsumeQueue, ExtensionUnit, Kind, Options, extension_batch, is_extension_address, messages_near,
-    start_of_last,
+    Boundary, ConsumeQueue, ExtensionUnit, Kind, Options, TopicTotals, Totals, extension_batch, is_extension_address,
+    messages_near, start_of_last,
 };
 pub use tags_code::{DelayLevels, tags_hash};
 pub use write::ConsumeQueueWriter;

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from logdex._types import Compat
+
 _MAX_MSGS = 64
 _ROLLED_BACK = 12
 _ROUNDS = 3
@@ -121,6 +123,32 @@ def test_queues_are_those_of_the_broker(case: str, store: Callable[[str], Path])
             units += len(found)
     assert bounds > 20
     assert units == sum(len(row["units"]) for row in golden.rows(case, "units"))
+
+
+@pytest.mark.parametrize("compat", [None, "4.9.3", "5.3.3"])
+@pytest.mark.parametrize("case", golden.STORES)
+def test_totals_are_those_of_each_queue(case: str, compat: Compat | None, store: Callable[[str], Path]) -> None:
+    with MessageStore.open(store(case), compat=compat) as opened:
+        expected: dict[str, list[int]] = {}
+        ends: list[int] = []
+        for topic, queue_id in opened.queues():
+            queue = opened.queue(topic, queue_id)
+            first, end = queue.min_offset, queue.max_offset
+            row = expected.setdefault(topic, [0, 0, 0])
+            for at, value in enumerate((1, end - first, queue.measure(first, end)[1])):
+                row[at] += value
+            for offset in {first, end - 1} if first < end else ():
+                ends += queue.units(offset, offset + 1).column("phy_offset").to_pylist()
+        totals = opened.topic_totals(measure=True)
+        assert {each.topic: [each.queues, each.messages, each.log_bytes] for each in totals} == expected
+        assert [each.topic for each in totals] == opened.topics == sorted(expected)
+        assert len(expected) > 1
+        assert [each.log_bytes for each in opened.topic_totals([totals[0].topic])] == [None]
+        assert opened.topic_totals(["absent"]) == []
+        assert opened.overview()["topics"] == [each[:3] for each in totals]
+        column = opened.commit_log.messages(ends, columns=["store_timestamp"]).column(0)
+        times = [time.timestamp() * 1000 for time in column.to_pylist() if time is not None]
+        assert sorted(opened.times()) == sorted(map(round, times))
 
 
 @pytest.mark.parametrize("case", golden.STORES)

@@ -5,6 +5,7 @@ mod batch_time_lookup;
 mod extension;
 mod queue;
 mod time_lookup;
+mod totals;
 mod unit_batch;
 
 pub(crate) use batch_blocks::BatchBlocks;
@@ -12,5 +13,6 @@ pub(crate) use extension::{END_BLANK, ExtensionReader, HEAD, SHORTEST_EXTENSION_
 pub use extension::{ExtensionUnit, is_extension_address};
 pub(crate) use queue::{BATCH_FOLDER, Numbered, describe};
 pub use queue::{Boundary, ConsumeQueue, Kind, Options, messages_near, start_of_last};
+pub use totals::{TopicTotals, Totals};
 pub(crate) use unit_batch::batch;
 pub use unit_batch::extension_batch;

@@ -113,8 +113,13 @@ impl ConsumeQueue {
     /// The system's error, with the path.
     pub fn open(directory: &Path, options: Options) -> Result<Self> {
         offset_files::list(&[directory.to_owned()])?;
+        Ok(Self::listed(directory, options))
+    }
+
+    /// Opens a directory that was just listed.
+    pub(crate) fn listed(directory: &Path, options: Options) -> Self {
         let kind = Kind::of(directory);
-        Ok(Self { directory: directory.to_owned(), kind, options, open: OpenFiles::default() })
+        Self { directory: directory.to_owned(), kind, options, open: OpenFiles::default() }
     }
 
     /// The directory.
@@ -205,7 +210,7 @@ impl ConsumeQueue {
     pub fn last_unit(&self) -> Result<Option<BatchUnit>> {
         let files = self.files()?;
         let units = match self.options.compat {
-            None => written_end(self, &files)?,
+            None => written_end(self, &files, &mut None)?,
             Some(_) => bounds_of(self, &files)?.units,
         };
         let last = units.checked_sub(1).map(|last| self.unit(&files, last)).transpose()?.flatten();
@@ -318,9 +323,12 @@ impl ConsumeQueue {
     }
 
     /// Returns the number of the unit after the last written one of a file, as far as the file system shows it.
-    fn data_end(&self, file: &OffsetFile) -> Result<u64> {
-        let source = self.open.get(file, self.options.access)?;
+    fn data_end(&self, source: &FileSource, file: &OffsetFile) -> Result<u64> {
         let end = file.end() / self.unit_bytes();
+        if file.len <= FIRST_UNITS * self.unit_bytes() {
+            // It is read with one call.
+            return Ok(end);
+        }
         let (mut low, mut high) = (file.start.div_ceil(self.unit_bytes()), end);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -354,6 +362,18 @@ impl ConsumeQueue {
         take: impl FnMut(Numbered) -> bool,
     ) -> Result<()> {
         self.read_units(&*self.open_file(file)?, file, begin, end, take)
+    }
+
+    /// Opens a file, unless it is that of the last call. To see whether a file is the same costs a system call.
+    fn opened(&self, file: &OffsetFile, open: &mut LastOpen) -> Result<Arc<FileSource>> {
+        match open {
+            Some((start, source)) if *start == file.start => Ok(Arc::clone(source)),
+            _ => {
+                let source = self.open_file(file)?;
+                *open = Some((file.start, Arc::clone(&source)));
+                Ok(source)
+            }
+        }
     }
 
     /// Opens one of the files.
@@ -393,18 +413,41 @@ impl ConsumeQueue {
         Ok(())
     }
 
+    /// Returns the unit of the message at a queue offset.
+    pub(crate) fn unit_at(
+        &self,
+        files: &[OffsetFile],
+        bounds: Bounds,
+        offset: i64,
+        open: &mut LastOpen,
+    ) -> Result<Option<BatchUnit>> {
+        let is_wanted = |unit: BatchUnit| self.options.compat.is_some() || (unit.is_valid() && unit.unit.is_message());
+        if self.kind == Kind::Plain {
+            let found = self.unit_in(files, u64::try_from(offset).unwrap_or(u64::MAX), open)?;
+            return Ok(found.map(|found| found.unit).filter(|unit| is_wanted(*unit)));
+        }
+        let mut found = None;
+        for file in files {
+            self.read_file(file, 0, bounds.units, |Numbered { unit, .. }| {
+                if is_wanted(unit) && unit.base_offset <= offset && offset < unit.end_offset() {
+                    found = Some(unit);
+                }
+                found.is_none()
+            })?;
+            if found.is_some() {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
     /// Returns one unit by its number.
     pub(crate) fn unit(&self, files: &[OffsetFile], number: u64) -> Result<Option<Numbered>> {
         self.unit_in(files, number, &mut None)
     }
 
     /// Returns one unit by its number. `open` is the file of the last call.
-    fn unit_in(
-        &self,
-        files: &[OffsetFile],
-        number: u64,
-        open: &mut Option<(u64, Arc<FileSource>)>,
-    ) -> Result<Option<Numbered>> {
+    fn unit_in(&self, files: &[OffsetFile], number: u64, open: &mut LastOpen) -> Result<Option<Numbered>> {
         let at = number.saturating_mul(self.unit_bytes());
         let after = files.partition_point(|file| file.start <= at);
         let Some(file) = after.checked_sub(1).and_then(|i| files.get(i)) else {
@@ -413,10 +456,7 @@ impl ConsumeQueue {
         if at.saturating_add(self.unit_bytes()) > file.end() {
             return Ok(None);
         }
-        let source = match open {
-            Some((start, source)) if *start == file.start => source,
-            _ => &mut open.insert((file.start, self.open.get(file, self.options.access)?)).1,
-        };
+        let source = self.opened(file, open)?;
         let mut bytes = [0u8; BATCH_UNIT_LEN];
         let bytes = bytes.get_mut(..self.kind.unit_len()).unwrap_or_default();
         source.read_exact_at(bytes, at - file.start).map_err(|e| Error::io(&file.path, e))?;
@@ -474,7 +514,7 @@ impl ConsumeQueue {
     pub fn check_files(&self) -> Result<Report> {
         let mut checked = offset_files::check(std::slice::from_ref(&self.directory))?;
         let files = self.files()?;
-        let end = written_end(self, &files)?;
+        let end = written_end(self, &files, &mut None)?;
         let mut before = 0;
         for file in &files {
             let mut units = 0;
@@ -535,6 +575,9 @@ pub(crate) fn describe(unit: Unit) -> String {
     format!("offset {}, size {}", unit.phy_offset, unit.size)
 }
 
+/// The file of the last call, by its start.
+pub(crate) type LastOpen = Option<(u64, Arc<FileSource>)>;
+
 /// The range of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bounds {
@@ -548,22 +591,28 @@ pub(crate) struct Bounds {
 
 /// Returns the range by the rule of the release that the queue was opened for.
 pub(crate) fn bounds_of(queue: &ConsumeQueue, files: &[OffsetFile]) -> Result<Bounds> {
+    bounds_in(queue, files, &mut None)
+}
+
+/// Returns the range as [`bounds_of`]. `open` is the file of the last call.
+pub(crate) fn bounds_in(queue: &ConsumeQueue, files: &[OffsetFile], open: &mut LastOpen) -> Result<Bounds> {
     match queue.options.compat {
-        Some(compat) => of_broker(queue, files, compat),
-        None => of_messages(queue, files),
+        Some(compat) => of_broker(queue, files, compat, open),
+        None => of_messages(queue, files, open),
     }
 }
 
 /// Returns the number of the unit after the last valid one.
-fn written_end(queue: &ConsumeQueue, files: &[OffsetFile]) -> Result<u64> {
+fn written_end(queue: &ConsumeQueue, files: &[OffsetFile], open: &mut LastOpen) -> Result<u64> {
     for file in files.iter().rev() {
+        let source = queue.opened(file, open)?;
         let first = file.start.div_ceil(queue.unit_bytes());
         // From the end: most of a file may never have been written.
-        let (mut before, mut step) = (queue.data_end(file)?, FIRST_UNITS);
+        let (mut before, mut step) = (queue.data_end(&source, file)?, FIRST_UNITS);
         while before > first {
             let begin = before.saturating_sub(step).max(first);
             let mut end = 0;
-            queue.read_file(file, begin, before, |Numbered { number, unit }| {
+            queue.read_units(&source, file, begin, before, |Numbered { number, unit }| {
                 if unit.is_valid() {
                     end = number + 1;
                 }
@@ -573,7 +622,6 @@ fn written_end(queue: &ConsumeQueue, files: &[OffsetFile]) -> Result<u64> {
                 return Ok(end);
             }
             (before, step) = (begin, (2 * step).min(UNITS_AT_ONCE));
-            let source = queue.open.get(file, queue.options.access)?;
             if source.is_far() {
                 // A remote file shows no holes, so the rest is read with few requests.
                 source.will_need(0, file.len);
@@ -588,11 +636,12 @@ fn first_unit(
     queue: &ConsumeQueue,
     files: &[OffsetFile],
     end: u64,
+    open: &mut LastOpen,
     wanted: impl Fn(BatchUnit) -> bool,
 ) -> Result<Option<Numbered>> {
     let mut found = None;
     for file in files {
-        queue.read_file(file, 0, end, |unit| {
+        queue.read_units(&*queue.opened(file, open)?, file, 0, end, |unit| {
             if wanted(unit.unit) {
                 found = Some(unit);
             }
@@ -605,11 +654,11 @@ fn first_unit(
     Ok(found)
 }
 
-fn of_messages(queue: &ConsumeQueue, files: &[OffsetFile]) -> Result<Bounds> {
-    let units = written_end(queue, files)?;
+fn of_messages(queue: &ConsumeQueue, files: &[OffsetFile], open: &mut LastOpen) -> Result<Bounds> {
+    let units = written_end(queue, files, open)?;
     let log_begin = log_begin(queue)?.unwrap_or(0);
     let max = max_offset(queue, files, units)?;
-    let begin = first_unit(queue, files, units, |unit| {
+    let begin = first_unit(queue, files, units, open, |unit| {
         unit.is_valid() && unit.unit.is_message() && unit.unit.phy_offset >= log_begin
     })?;
     Ok(Bounds { min: begin.map_or(max, |begin| begin.unit.base_offset), max, units })
@@ -643,7 +692,7 @@ fn log_begin(queue: &ConsumeQueue) -> Result<Option<i64>> {
 }
 
 /// COMPAT(rocketmq `ConsumeQueue#recover`, `#truncateDirtyLogicFiles`, `#correctMinOffset`).
-fn of_broker(queue: &ConsumeQueue, files: &[OffsetFile], compat: Release) -> Result<Bounds> {
+fn of_broker(queue: &ConsumeQueue, files: &[OffsetFile], compat: Release, open: &mut LastOpen) -> Result<Bounds> {
     let mut units = recovered_end(queue, files)?;
     let mut left: Vec<OffsetFile> =
         files.iter().filter(|file| file.start / queue.unit_bytes() <= units).cloned().collect();
@@ -663,7 +712,8 @@ fn of_broker(queue: &ConsumeQueue, files: &[OffsetFile], compat: Release) -> Res
         }
     }
     // The broker checks only the first file.
-    let first = first_unit(queue, left.get(..1).unwrap_or_default(), units, |unit| unit.unit.phy_offset >= log_begin)?;
+    let first_file = left.get(..1).unwrap_or_default();
+    let first = first_unit(queue, first_file, units, open, |unit| unit.unit.phy_offset >= log_begin)?;
     Ok(Bounds { min: first.map_or(0, |first| first.unit.base_offset), max, units })
 }
 

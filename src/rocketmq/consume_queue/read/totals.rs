@@ -1,0 +1,149 @@
+//! What the queues of a store hold, by topic: read in one pass over their directories, for stores of many thousand queues.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::queue::{ConsumeQueue, Kind, Options, bounds_in};
+use crate::error::{Error, Result};
+use crate::io::storage;
+use crate::rocketmq::consume_queue::directories::{directories, queues_of};
+use crate::rocketmq::offset_files::{self, Gap, OffsetFile};
+
+/// What the queues of a topic hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicTotals {
+    /// The topic.
+    pub topic: String,
+    /// Number of queues.
+    pub queues: u64,
+    /// Number of messages.
+    pub messages: i64,
+    /// Bytes of their frames in the log, if the units were measured.
+    pub bytes: Option<u64>,
+}
+
+/// Messages of a queue, and the bytes of their frames.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    messages: i64,
+    bytes: u64,
+}
+
+/// What the queues of a store hold.
+#[derive(Debug, Default)]
+pub struct Totals {
+    /// By topic, sorted.
+    pub topics: Vec<TopicTotals>,
+    /// Offsets in the log of the first and the last message of each queue.
+    pub ends: Vec<i64>,
+    /// The ranges of bytes between the files of a queue that no file holds.
+    pub gaps: Vec<Gap>,
+}
+
+impl Totals {
+    /// Reads the queues of these topics, or of all, in some folders of a store. A batch queue hides the plain queue of the same
+    /// number. To measure the frames, all units are read.
+    ///
+    /// # Errors
+    /// An I/O error, with the path.
+    pub fn read(
+        folders: &[PathBuf],
+        topics: Option<&[String]>,
+        options: &Options,
+        measure: bool,
+        threads: usize,
+    ) -> Result<Self> {
+        let mut places: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+        for folder in folders {
+            if topics.is_none() {
+                storage::expect_tree(folder);
+            }
+            for (topic, directory) in directories(folder)? {
+                if topics.is_none_or(|topics| topics.contains(&topic)) {
+                    places.entry(topic).or_default().push(directory);
+                }
+            }
+        }
+        // One listing of the log serves all queues.
+        let log = options.commit_log.as_ref().map(|log| log.pinned()).transpose()?;
+        let log_end = match (&log, options.compat) {
+            (Some(log), Some(_)) if options.log_end.is_none() => Some(log.max_offset()?.cast_signed()),
+            _ => options.log_end,
+        };
+        let options = Options { commit_log: log.map(Arc::new), log_end, ..options.clone() };
+        let (next, places) = (AtomicUsize::new(0), places.into_iter().collect::<Vec<_>>());
+        let work = || -> Result<Vec<(usize, Self)>> {
+            let mut found = Vec::new();
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let Some((topic, directories)) = places.get(number) else { return Ok(found) };
+                found.push((number, Self::of_topic(topic, directories, &options, measure)?));
+            }
+        };
+        let mut parts = std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads.min(places.len()))
+                .filter_map(|_| std::thread::Builder::new().spawn_scoped(scope, work).ok())
+                .collect();
+            let mut parts = work()?;
+            for other in others {
+                parts.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+            }
+            Ok::<_, Error>(parts)
+        })?;
+        parts.sort_by_key(|(number, _)| *number);
+        let mut all = Self::default();
+        for (_, part) in parts {
+            all.topics.extend(part.topics);
+            all.ends.extend(part.ends);
+            all.gaps.extend(part.gaps);
+        }
+        Ok(all)
+    }
+
+    fn of_topic(topic: &str, places: &[PathBuf], options: &Options, measure: bool) -> Result<Self> {
+        let mut found = Self::default();
+        let mut queues: BTreeMap<i32, (Kind, Held)> = BTreeMap::new();
+        for directory in places {
+            for place in queues_of(topic, directory)? {
+                let files = match offset_files::list_if_any(&place.directory) {
+                    // The broker deleted it since the directory above was listed.
+                    Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => None,
+                    listed => listed?,
+                };
+                let Some(files) = files else { continue };
+                let queue = ConsumeQueue::listed(&place.directory, options.clone());
+                let held = found.add(&queue, &files, measure)?;
+                match queues.entry(place.queue_id) {
+                    Entry::Vacant(entry) => _ = entry.insert((queue.kind(), held)),
+                    Entry::Occupied(mut entry) if queue.kind() == Kind::Batch => _ = entry.insert((Kind::Batch, held)),
+                    Entry::Occupied(_) => {}
+                }
+            }
+        }
+        if !queues.is_empty() {
+            let messages = queues.values().fold(0i64, |sum, (_, held)| sum.saturating_add(held.messages));
+            let bytes = queues.values().fold(0u64, |sum, (_, held)| sum.saturating_add(held.bytes));
+            let (topic, queues, bytes) = (topic.to_owned(), queues.len() as u64, measure.then_some(bytes));
+            found.topics.push(TopicTotals { topic, queues, messages, bytes });
+        }
+        Ok(found)
+    }
+
+    /// Adds the ends and gaps of a queue, and returns what it holds.
+    fn add(&mut self, queue: &ConsumeQueue, files: &[OffsetFile], measure: bool) -> Result<Held> {
+        self.gaps.extend(offset_files::gaps(files));
+        let mut open = None;
+        let bounds = bounds_in(queue, files, &mut open)?;
+        let messages = bounds.max.saturating_sub(bounds.min).max(0);
+        let last = bounds.max.saturating_sub(1);
+        for at in [bounds.min, last].iter().take(usize::try_from(messages).unwrap_or(2)) {
+            self.ends.extend(queue.unit_at(files, bounds, *at, &mut open)?.map(|unit| unit.unit.phy_offset));
+        }
+        let bytes = if measure { queue.measure(bounds.min, bounds.max)?.1 } else { 0 };
+        Ok(Held { messages, bytes })
+    }
+}
