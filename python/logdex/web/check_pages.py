@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
 
-from logdex.web.commands import command
 from logdex.web.job import Job
 from logdex.web.view import Listing, Query, View
 
@@ -14,22 +13,23 @@ if TYPE_CHECKING:
 
     from logdex._types import Progress
     from logdex.report import Finding, Report
+    from logdex.web.commands import Place
 
 _HEADS = ("path", "offset", "kind", "expected", "found")
 
 
 @dataclass(frozen=True, slots=True)
 class CheckPages:
-    """The pages about one check. `name` is the path as the user wrote it, and `python` the call."""
+    """The pages about the check of a place; `python` is the call."""
 
-    name: str
+    place: Place
     job: Job[Report]
     python: str
 
     @classmethod
-    def of(cls, name: str, work: Callable[[Progress], Report], python: str) -> CheckPages:
+    def of(cls, place: Place, work: Callable[[Progress], Report], python: str) -> CheckPages:
         """Return the pages about some work, which has not begun."""
-        return cls(name, Job(work), python)
+        return cls(place, Job(work), python)
 
     @property
     def views(self) -> Mapping[str, Callable[[Query], View]]:
@@ -66,7 +66,7 @@ class CheckPages:
             "kept": query.given("kind", "rows"),
         }
         rows = Listing(_HEADS, [astuple(finding) for finding in shown])
-        return View("verify.html", "Check", values, rows, command("verify", self.name), self.python)
+        return View("verify.html", "Check", values, rows, self.place.command("verify"), self.python)
 
     def progress(self, query: Query) -> View:
         """Show only the state of the check, for a page that asks again and again."""

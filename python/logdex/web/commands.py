@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def command(name: str, *words: object, **options: object) -> str:
@@ -11,8 +15,9 @@ def command(name: str, *words: object, **options: object) -> str:
     flags: list[str] = []
     for option, value in options.items():
         if value is not None and value is not False:
-            flags.append(f"--{option.replace('_', '-')}")
-            flags += [] if value is True else [str(value)]
+            flag, text = f"--{option.replace('_', '-')}", str(value)
+            # A value that begins with a dash is no option.
+            flags += [flag] if value is True else [f"{flag}={text}"] if text.startswith("-") else [flag, text]
     # A word that begins with a dash is no option.
     dashed = ["--"] if any(str(word).startswith("-") for word in words) else []
     return shlex.join(["logdex", *name.split(), *flags, *dashed, *map(str, words)])
@@ -22,3 +27,19 @@ def call(name: str, *values: Any, **options: Any) -> str:  # noqa: ANN401 -- any
     """Return a call in Python; an argument that is None is left out."""
     given = [f"{option}={value!r}" for option, value in options.items() if value is not None]
     return f"{name}({', '.join([*map(repr, values), *given])})"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A path as the user wrote it, and the options that open it: a command and a call need both."""
+
+    path: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def command(self, name: str, *words: object, **options: object) -> str:
+        """Return a command with the path and these words."""
+        return command(name, self.path, *words, **options, **self.options)
+
+    def opened(self, name: str) -> str:
+        """Return a call in Python that opens the path."""
+        return call(name, self.path, **self.options)

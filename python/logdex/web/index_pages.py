@@ -9,7 +9,7 @@ from logdex._core import index_key, key_hash, time_text
 from logdex.hash_index.statistics import measure
 from logdex.report import merge
 from logdex.web.check_pages import CheckPages
-from logdex.web.commands import call, command
+from logdex.web.commands import Place, call, command
 from logdex.web.job import Job
 from logdex.web.pictures import Series, bars, histogram
 from logdex.web.view import Listing, NotThereError, Query, View
@@ -145,7 +145,7 @@ class IndexPages:
         self.path = path
         self._opened = index
         self._files = IndexViews(lambda: index, path)
-        self._check = CheckPages.of(path, self._verify, _python(path, "print(index.verify())"))
+        self._check = CheckPages.of(Place(path), self._verify, _python(path, "print(index.verify())"))
 
     @property
     def views(self) -> Mapping[str, Callable[[Query], View]]:

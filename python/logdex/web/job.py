@@ -1,9 +1,11 @@
-"""Long work beside the pages: one thread with progress, which a reader may cancel."""
+"""Long work that pages do not wait for: a job with progress that a reader may cancel, and results that requests share."""
 
 from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -12,6 +14,9 @@ if TYPE_CHECKING:
     from logdex._types import Progress
 
 _Result = TypeVar("_Result")
+
+_HOLDS = 10
+"""How long a shared result is used, as a multiple of the time that it took: so the work takes a tenth of a processor at most."""
 
 
 class _CancelledError(Exception):
@@ -82,3 +87,49 @@ class Job(Generic[_Result]):
         except Exception as error:  # noqa: BLE001 -- shown on the page
             self.error = f"{type(error).__name__}: {error}"
         self.seconds = time.monotonic() - self._begun
+
+
+class Shared(Generic[_Result]):
+    """A result that all requests share: one thread at a time works on it, and a request waits for it no longer than it wants."""
+
+    def __init__(self, work: Callable[[], _Result]) -> None:
+        self._work = work
+        self._lock = threading.Lock()
+        self._running: Future[_Result] | None = None
+        self._last: _Result | None = None
+        self._holds_until = 0.0
+
+    def get(self, seconds: float) -> _Result | None:
+        """Return the result. After some seconds return that of before; None: there is none yet.
+
+        Raises:
+            Exception: The work failed.
+        """
+        with self._lock:
+            if self._running is None:
+                if self._last is not None and time.monotonic() < self._holds_until:
+                    return self._last
+                self._running = Future()
+                threading.Thread(target=self._run, args=(self._running,), name="logdex-shared").start()
+            running = self._running
+        try:
+            return running.result(seconds)
+        except FutureTimeoutError:
+            # The work itself may raise a timeout of the operating system.
+            if running.done():
+                return running.result()
+            return self._last
+
+    def _run(self, running: Future[_Result]) -> None:
+        begun = time.monotonic()
+        try:
+            result = self._work()
+        except BaseException as error:  # noqa: BLE001 -- the requests that wait raise it
+            with self._lock:
+                self._running = None
+            running.set_exception(error)
+            return
+        with self._lock:
+            self._last, self._running = result, None
+            self._holds_until = begun + (1 + _HOLDS) * (time.monotonic() - begun)
+        running.set_result(result)

@@ -13,7 +13,7 @@ from logdex.kafka.files import LOG, TIME_INDEX, TopicPartition
 from logdex.kafka.overview import TIMES, broker_state, times_and_size
 from logdex.web.body import FORMS, show_body
 from logdex.web.check_pages import CheckPages
-from logdex.web.commands import call, command
+from logdex.web.commands import Place, call, command
 from logdex.web.pictures import COLOURS, Chart, Piece, Series, bars, strip
 from logdex.web.record_page import RecordFilter, RecordPage, read_page
 from logdex.web.site import Download
@@ -57,7 +57,7 @@ class KafkaPages:
     def __init__(self, logs: LogDir, path: str) -> None:
         self.path = path
         self._logs = logs
-        self._check = CheckPages.of(path, self._verify, self._python("print(logs.verify())"))
+        self._check = CheckPages.of(Place(path), self._verify, self._python("print(logs.verify())"))
 
     @property
     def views(self) -> Mapping[str, Callable[[Query], View]]:
@@ -321,7 +321,13 @@ class KafkaPages:
         key, begin, end = query.text("key"), query.time("begin"), query.time("end")
         ask = call("log.records", begin=begin, end=end, keys=None if key is None else [key])
         python = self._python(f"log = {call('logs.log', topic, number)}", f"for batch in {ask}:", "    print(batch)")
-        shell = command("cat", self.path, topic=topic, queue=number, begin=begin, end=end, limit=query.rows())
+        # `cat` prints the records of this page, from its lowest offset on, without control records.
+        offsets = [row["offset"] for row in page.rows if not row["isControl"]]
+        shell = None
+        if offsets:
+            filters = {"topic": topic, "queue": number, "key": key, "begin": begin, "end": end}
+            filters |= {"isolation": query.text("isolation"), "skip_damaged": bool(page.findings)}
+            shell = command("cat", self.path, **filters, offset=min(offsets), limit=len(offsets))
         return View("records.html", f"Records of {topic}-{number}", values, page.listing(), shell, python)
 
     def _page(self, log: Log, query: Query, limit: int, key: str | None, seconds: float) -> RecordPage:
@@ -365,7 +371,9 @@ class KafkaPages:
         python = self._python(
             f"log = {call('logs.log', log.topic, log.partition)}", f"print(log.records({at}, {at + 1}).read_all())"
         )
-        return View("record.html", f"Record {at:,} of {log.topic}-{log.partition}", values, listing, None, python)
+        one = {"topic": log.topic, "queue": log.partition, "offset": at, "limit": 1}
+        shell = None if row["isControl"] else command("cat", self.path, **one, body=True)
+        return View("record.html", f"Record {at:,} of {log.topic}-{log.partition}", values, listing, shell, python)
 
     def value(self, query: Query) -> View:
         """Send the whole value as a file."""

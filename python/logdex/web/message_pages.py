@@ -6,19 +6,22 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from logdex import _core
+from logdex.hash_index.query import TimeRange
 from logdex.rocketmq.find import ANY_TOPIC
 from logdex.web.body import FORMS, show_body
-from logdex.web.commands import call, command
+from logdex.web.commands import call
 from logdex.web.site import Download
 from logdex.web.view import Listing, NotThereError, Query, View, rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from arro3.core import RecordBatch
 
     from logdex.rocketmq import FindResult, Message, MessageStore
     from logdex.rocketmq.explain import Explanation
+    from logdex.rocketmq.pages import MessagePage
+    from logdex.web.commands import Place
 
 _COLUMNS = (
     "store_timestamp",
@@ -39,10 +42,10 @@ _PAGE_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class MessagePages:
-    """The pages about the messages of a store; `name` is its path as the user wrote it."""
+    """The pages about the messages of a store."""
 
     store: MessageStore
-    name: str
+    place: Place
 
     @property
     def views(self) -> Mapping[str, Callable[[Query], View]]:
@@ -75,8 +78,10 @@ class MessagePages:
             newest_first=not is_oldest,
             seconds=_PAGE_SECONDS,
         )
+        filters = {"topic": topic, "queue": queue_id, "key": key, "tag": tag, "begin": begin, "end": end}
+        rows = rows_of(page.batch)
         values = {
-            "rows": rows_of(page.batch),
+            "rows": rows,
             "page": page,
             "position": position,
             "is_oldest": is_oldest,
@@ -89,29 +94,40 @@ class MessagePages:
             f"Messages of {topic}" if topic else "Messages",
             values,
             page.batch,
-            command("cat", self.name, topic=topic, queue=queue_id, begin=begin, end=end, limit=query.rows()),
-            self._page_call(position, topic, queue_id, key, tag, begin, end, is_oldest=is_oldest),
+            self._cat(page, rows, position, filters),
+            self._page_call(position, filters, limit=query.rows(), is_oldest=is_oldest),
         )
 
-    def _page_call(  # noqa: PLR0917
-        self,
-        position: int | None,
-        topic: str | None,
-        queue_id: int | None,
-        key: str | None,
-        tag: str | None,
-        begin: int | None,
-        end: int | None,
-        *,
-        is_oldest: bool,
-    ) -> str:
-        options: dict[str, Any] = {"topic": topic, "queue_id": queue_id, "begin": begin, "end": end}
-        options |= {"keys": key and [key], "tags": tag and [tag], "newest_first": False if is_oldest else None}
+    def _cat(
+        self, page: MessagePage, rows: Sequence[Mapping[str, Any]], position: int | None, filters: Mapping[str, Any]
+    ) -> str | None:
+        """Return the command that prints the messages of a page, in the order of the log; None if there is none.
+
+        It begins at the oldest message of the page and prints as many as the page has.
+        """
+        if not rows:
+            # Without a position, and if nothing is left to read, the command prints nothing either.
+            is_whole = position is None and page.next_position is None
+            return self.place.command("cat", **filters) if is_whole else None
+        oldest = min(rows, key=lambda row: row["phy_offset"])
+        offset = oldest["phy_offset"]
+        if filters["topic"] is not None and filters["queue"] is not None:
+            # With both, `--offset` is one of the queue.
+            if not page.by_queues:
+                return None
+            offset = oldest["queue_offset"]
+        return self.place.command("cat", **filters, offset=offset, limit=len(rows))
+
+    def _page_call(self, position: int | None, filters: Mapping[str, Any], *, limit: int, is_oldest: bool) -> str:
+        key, tag = filters["key"], filters["tag"]
+        options = {"topic": filters["topic"], "queue_id": filters["queue"], "begin": filters["begin"]}
+        options |= {"end": filters["end"], "keys": key and [key], "tags": tag and [tag]}
+        options |= {"limit": limit, "newest_first": False if is_oldest else None}
         page = call("store.page", *(() if position is None else (position,)), **options)
         return self._python(f"page = {page}", "print(page.batch, page.next_position)")
 
     def _python(self, *lines: str) -> str:
-        opened = f"store = {call('MessageStore.open', self.name)}"
+        opened = f"store = {self.place.opened('MessageStore.open')}"
         return "\n".join(["from logdex.rocketmq import MessageStore", "", opened, *lines])
 
     def topics(self) -> list[str]:
@@ -155,7 +171,7 @@ class MessagePages:
             f"Message at {at:,}",
             values,
             row,
-            command("find", self.name, ANY_TOPIC, message.msg_id, body=True),
+            self.place.command("find", ANY_TOPIC, message.msg_id, body=True),
             self._python(f"message = {call('store.message', at)}", "print(message.body)"),
         )
 
@@ -215,16 +231,19 @@ class MessagePages:
         if key is None:
             return View("search.html", "Search", values)
         limit = query.rows()
-        result = self.store.find(topic, key, begin=begin, end=end, max_num=limit, body_budget=0)
+        times = TimeRange.of(begin, end)
+        result = self.store.find(topic, key, begin=begin, end=end, max_num=limit, body_budget=0, progress=query.go_on)
         batch = _batch(result)
         by_id = None
         if self.store.is_msg_id(key) and not result:
             by_id = self.store.message(key)
-            if by_id is not None and topic in (None, by_id.topic):
+            if by_id is not None and topic in (None, by_id.topic) and times.holds(by_id.store_timestamp):
                 batch = self.store.commit_log.messages([by_id.phy_offset], columns=_COLUMNS)
             else:
                 by_id = None
         rows = rows_of(batch)
+        # Only a search of all topics takes an offset id.
+        asked_topic = ANY_TOPIC if by_id is not None else topic or ANY_TOPIC
         values |= {"result": result, "rows": rows, "by_id": by_id}
         asked = topic or (rows[0]["topic"] if result else None)
         if asked is not None and result:
@@ -236,7 +255,7 @@ class MessagePages:
             f"Search: {key}",
             values,
             batch,
-            command("find", self.name, topic or ANY_TOPIC, key, begin=begin, end=end, max=limit),
+            self.place.command("find", asked_topic, key, begin=begin, end=end, max=limit),
             self._python(
                 f"for message in {call('store.find', topic, key, begin=begin, end=end, max_num=limit)}:",
                 "    print(message)",
@@ -253,7 +272,7 @@ class MessagePages:
             f"Search: {key}",
             {"explanation": explanation, "is_part": query.text("part") is not None},
             Listing(("explanation",), [(explanation.to_dict(),)]),
-            command("explain", self.name, topic, key, begin=begin, end=end),
+            self.place.command("explain", topic, key, begin=begin, end=end),
             self._python(f"print({call('store.explain', topic, key, begin=begin, end=end)})"),
         )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from logdex.hash_index.rolling import names_index_file
 from logdex.kafka import Log, LogDir
 from logdex.rocketmq import IndexService, MessageStore
+from logdex.web.commands import Place
 from logdex.web.index_pages import IndexPages
 from logdex.web.kafka_pages import KafkaPages
 from logdex.web.store_pages import StorePages
@@ -31,7 +32,8 @@ def open_pages(path: Path, name: str, **options: Any) -> Pages:  # noqa: ANN401 
         ValueError: It is none of the three kinds.
     """
     if options.get("commit_log") or MessageStore.exists_at(path):
-        return StorePages(MessageStore.open(path, **options), name)
+        given = {option: value for option, value in options.items() if value is not None}
+        return StorePages(MessageStore.open(path, **options), Place(name, given))
     options.pop("commit_log", None)
     if path.is_dir():
         if any(names_index_file(entry.name) for entry in path.iterdir() if entry.is_file()):

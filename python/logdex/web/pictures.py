@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from logdex.errors import printable
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -112,11 +114,11 @@ def share(part: float, colour: str = "c0") -> Markup:
 
 
 def _rectangle(x: float, y: float, width: float, height: float, kind: str, title: str | None) -> Markup:  # noqa: PLR0917
-    told = Markup() if title is None else Markup("<title>{}</title>").format(title)
+    told = Markup() if title is None else Markup("<title>{}</title>").format(printable(title))
     shape = '<rect x="{:.2f}" y="{:.2f}" width="{:.2f}" height="{:.2f}" class="{}">{}</rect>'
     return Markup(shape).format(x, y, width, height, kind, told)  # noqa: S704 -- a constant
 
 
 def _svg(shapes: Sequence[Markup], label: str, width: float, height: float, kind: str) -> Markup:
     head = '<svg class="{}" viewBox="0 0 {} {}" preserveAspectRatio="none" role="img" aria-label="{}">{}</svg>'
-    return Markup(head).format(kind, width, height, label, Markup().join(shapes))  # noqa: S704 -- a constant
+    return Markup(head).format(kind, width, height, printable(label), Markup().join(shapes))  # noqa: S704 -- a constant

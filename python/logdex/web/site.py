@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.applications import Starlette
@@ -22,7 +22,7 @@ from logdex.errors import LogdexError, printable
 from logdex.report import size_text
 from logdex.web.guard import Guard
 from logdex.web.pictures import share
-from logdex.web.view import NotThereError, Query, View, address
+from logdex.web.view import NotThereError, Query, StoppedError, View, address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -84,13 +84,23 @@ def application(pages: Pages, token: str) -> Guard:
     executor = ThreadPoolExecutor(_THREADS, "logdex-page")
 
     async def answer(path: str, form: str, request: Request) -> Response:
-        work = partial(_answer, environment, pages.views[path], form, request)
+        query = Query(request.query_params, is_page=not form)
+        work = partial(_answer, environment, pages.views[path], form, request, query)
         running = asyncio.get_running_loop().run_in_executor(executor, work)
-        done, _ = await asyncio.wait({running}, timeout=_MOST_SECONDS)
-        if not done:
-            text = f"this took longer than {_MOST_SECONDS:.0f} s; ask for less: one topic, a range of times"
-            return _failure(environment, HTTPStatus.SERVICE_UNAVAILABLE, text)
-        return running.result()
+        gone = asyncio.ensure_future(_disconnected(request))
+        either: set[asyncio.Future[Any]] = {running, gone}
+        await asyncio.wait(either, timeout=_MOST_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        is_gone = gone.done()
+        gone.cancel()
+        if running.done():
+            return running.result()
+        # Work that has not begun never does, and other work ends at its next step: the threads are for those who wait.
+        running.cancel()
+        query.stop()
+        if is_gone:
+            return Response(status_code=HTTPStatus.REQUEST_TIMEOUT)
+        text = f"this took longer than {_MOST_SECONDS:.0f} s; ask for less: one topic, a range of times"
+        return _failure(environment, HTTPStatus.SERVICE_UNAVAILABLE, text)
 
     async def act(path: str, request: Request) -> Response:
         if not secrets.compare_digest(request.query_params.get("key", "").encode(), key.encode()):
@@ -130,10 +140,18 @@ def _environment(pages: Pages, key: str) -> Environment:
     return environment
 
 
-def _answer(environment: Environment, page: Callable[[Query], View], form: str, request: Request) -> Response:
+async def _disconnected(request: Request) -> None:
+    """Return when the client closed its connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _answer(
+    environment: Environment, page: Callable[[Query], View], form: str, request: Request, query: Query
+) -> Response:
     """Make a page; runs in a thread, because it reads files."""
     try:
-        view = page(Query(request.query_params))
+        view = page(query)
         if form:
             content = view.json() if form == ".json" else view.csv()
             return Response(content, media_type=_FORMS[form])
@@ -141,6 +159,9 @@ def _answer(environment: Environment, page: Callable[[Query], View], form: str, 
     except Download as file:
         headers = {"Content-Disposition": f'attachment; filename="{file.name}"'}
         return Response(file.content, media_type="application/octet-stream", headers=headers)
+    except StoppedError:
+        # Nobody sees this answer.
+        return Response(status_code=HTTPStatus.SERVICE_UNAVAILABLE)
     except Exception as error:  # noqa: BLE001 -- one page must not end the others
         return _failure(environment, *_in_words(error, request))
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from logdex._core import MessageFilter
+from logdex._core import MessageFilter, unmarked
 from logdex.rocketmq.find import covered_ranges
 from logdex.web.check_pages import CheckPages
 from logdex.web.commands import call, command
 from logdex.web.index_pages import IndexViews
+from logdex.web.job import Shared
 from logdex.web.message_pages import MessagePages
 from logdex.web.pictures import COLOURS, Chart, Piece, Series, bars, strip
 from logdex.web.spans import Spans, spans_of
@@ -17,18 +20,42 @@ from logdex.web.view import Listing, NotThereError, Query, View, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     from logdex._core import ConsumeQueue
     from logdex.rocketmq import MessageStore
+    from logdex.web.commands import Place
 
 _COUNT_SECONDS = 2.0
-"""How long a page counts for its pictures. What is left out is named."""
+"""How long messages are counted for the pictures, which no page waits for. What is left out is named."""
+_SIZE_SECONDS = 0.3
+"""How long the queues of topics are measured for a page."""
 _UNITS = 50
 
 
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What the first page needs: the overview, the time of the newest message, and the first valid message after damage."""
+
+    overview: dict[str, Any]
+    last_timestamp: int | None
+    after_damage: int | None
+
+    def busiest(self) -> list[tuple[str, int, int]]:
+        """Return the rows of the topics with the most messages."""
+        return sorted(self.overview["topics"], key=lambda row: row[2], reverse=True)[:COLOURS]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pictures:
+    """What takes longer: messages over time, the topics that were not counted, and the bytes of the busiest topics."""
+
+    chart: Chart | None
+    left_out: list[str]
+    sizes: dict[str, int | None]
+
+
 class StorePages:
-    """The pages about a store; `path` is its path as the user wrote it."""
+    """The pages about a store."""
 
     kind = "RocketMQ message store"
     menu = (
@@ -41,14 +68,18 @@ class StorePages:
         ("/verify", "Check"),
     )
 
-    def __init__(self, store: MessageStore, path: str) -> None:
-        self.path = path
+    def __init__(self, store: MessageStore, place: Place) -> None:
+        self.path = place.path
+        self._place = place
         self._store = store
-        self._messages = MessagePages(store, path)
-        self._index = IndexViews(lambda: store.index, f"{path.rstrip('/')}/index")
-        self._check = CheckPages.of(path, store.verify, self._python("print(store.verify())"))
-        self._bytes: dict[tuple[Path, int], int] = {}
-        self._chart: tuple[int, Chart, list[str]] | None = None
+        self._messages = MessagePages(store, place)
+        self._index = IndexViews(lambda: store.index, unmarked(str(store.layout.index)))
+        self._check = CheckPages.of(place, store.verify, self._python("print(store.verify())"))
+        self._facts = Shared(self._read_facts)
+        self._pictures = Shared(self._draw)
+        self._bytes: dict[str, tuple[int, int]] = {}
+        """By topic: the number of messages that was measured, and their bytes."""
+        self._measuring = threading.Lock()
 
     @property
     def views(self) -> Mapping[str, Callable[[Query], View]]:
@@ -73,66 +104,90 @@ class StorePages:
         self._store.close()
 
     def _python(self, *lines: str) -> str:
-        opened = f"store = {call('MessageStore.open', self.path)}"
+        opened = f"store = {self._place.opened('MessageStore.open')}"
         return "\n".join(["from logdex.rocketmq import MessageStore", "", opened, *lines])
 
-    def overview(self, _: Query) -> View:
+    def overview(self, query: Query) -> View:
         """Show what is here."""
-        facts = self._store.overview()
-        topics, index_files = facts.pop("topics"), facts.pop("index_files")
-        begin, end = facts["min_offset"], facts["max_offset"]
-        times = self._store.times()
-        chart, left_out = self._over_time(topics, times)
-        busiest = sorted(topics, key=lambda row: row[2], reverse=True)[:COLOURS]
+        facts = self._facts.get(query.patience)
+        if facts is None:
+            return View("counting.html", "Overview", command=self._place.command("info"))
+        pictures = self._pictures.get(query.patience / 2)
+        shown = dict(facts.overview)
+        topics, index_files = shown.pop("topics"), shown.pop("index_files")
         values = {
-            "facts": facts,
-            "first": min(times, default=facts["first_message_timestamp"]),
-            "last": max(times, default=None),
-            "topics": busiest,
+            "facts": shown,
+            "first": shown["first_message_timestamp"],
+            "last": facts.last_timestamp,
+            "topics": facts.busiest(),
             "topic_count": len(topics),
             "messages": sum(row[2] for row in topics),
-            "sizes": self._sizes([row[0] for row in busiest]),
+            "sizes": {} if pictures is None else pictures.sizes,
             "index_files": len(index_files),
-            "chart": chart,
-            "left_out": left_out,
-            "map": self._log_map(begin, end),
+            "chart": None if pictures is None else pictures.chart,
+            "left_out": [] if pictures is None else pictures.left_out,
+            "is_counting": pictures is None,
+            "after_damage": facts.after_damage,
+            "map": self._log_map(shown["min_offset"], shown["max_offset"]),
             "gaps": self._store.commit_log.gaps(),
             "job": self._check.job,
             "report": self._check.job.result,
         }
-        rows = Listing(("name", "value"), [*facts.items(), ("topics", len(topics)), ("index_files", len(index_files))])
+        rows = Listing(("name", "value"), [*shown.items(), ("topics", len(topics)), ("index_files", len(index_files))])
         python = self._python("print(store.overview())")
-        return View("store.html", "Overview", values, rows, command("info", self.path), python)
+        return View("store.html", "Overview", values, rows, self._place.command("info"), python)
+
+    def _read_facts(self) -> _Facts:
+        overview = self._store.overview()
+        newest = self._store.page(limit=1, columns=["store_timestamp"], seconds=_COUNT_SECONDS)
+        (last,) = [row["store_timestamp"] for row in rows_of(newest.batch)] or [None]
+        return _Facts(overview, last, self._after_damage(overview["max_offset"]))
+
+    def _after_damage(self, end: int) -> int | None:
+        """Return the offset of the first valid message after the end of the log, which is damage then; None without one."""
+        for batch in self._store.commit_log.scan(
+            begin_phy_offset=end, columns=("phy_offset",), stop="valid", batch_size=1
+        ):
+            if batch.num_rows:
+                offset: int = batch.column(0)[0].as_py()
+                return offset
+        return None
+
+    def _draw(self) -> _Pictures:
+        """Count messages by time and by size, for a limited time."""
+        facts = self._facts.get(_COUNT_SECONDS)
+        if facts is None:
+            return _Pictures(None, [], {})
+        chart, left_out = self._over_time(facts)
+        return _Pictures(chart, left_out, self._sizes(facts.busiest()))
 
     def _queues(self, topic: str) -> list[tuple[int, ConsumeQueue]]:
         return [(number, self._store.queue(topic, number)) for number in self._store.queue_ids(topic)]
 
-    def _sizes(self, topics: Sequence[str]) -> dict[str, int | None]:
-        """Return the bytes of each topic in the log; None where time did not suffice."""
-        until = time.monotonic() + _COUNT_SECONDS
-        sizes: dict[str, int | None] = {}
-        for topic in topics:
-            total: int | None = 0
-            for _, queue in self._queues(topic):
-                key = (queue.path, queue.max_offset)
-                if key not in self._bytes and time.monotonic() < until:
-                    _, self._bytes[key] = queue.measure()
-                known = self._bytes.get(key)
-                total = None if total is None or known is None else total + known
-            sizes[topic] = total
-        return sizes
+    def _sizes(self, topics: Sequence[tuple[str, int, int]]) -> dict[str, int | None]:
+        """Return the bytes of each topic in the log; None where time did not suffice. `topics` are rows of the overview."""
+        # One request at a time measures. What it learns serves the others.
+        if self._measuring.acquire(blocking=False):
+            try:
+                until = time.monotonic() + _SIZE_SECONDS
+                for topic, _, messages in topics:
+                    known = self._bytes.get(topic)
+                    if time.monotonic() >= until:
+                        break
+                    if known is None or known[0] != messages:
+                        for found in self._store.topic_totals([topic], measure=True):
+                            self._bytes[topic] = messages, found.log_bytes or 0
+            finally:
+                self._measuring.release()
+        return {topic: known[1] if (known := self._bytes.get(topic)) else None for topic, _, _ in topics}
 
-    def _over_time(
-        self, topics: Sequence[tuple[str, int, int]], times: Sequence[int]
-    ) -> tuple[Chart | None, list[str]]:
+    def _over_time(self, facts: _Facts) -> tuple[Chart | None, list[str]]:
         """Return the messages of each time by topic, and the topics that were not counted."""
-        end = self._store.commit_log.max_offset
-        if self._chart is not None and self._chart[0] == end:
-            return self._chart[1:]
-        spans = spans_of(min(times, default=0), max(times, default=0))
-        if not topics or spans is None:
+        first, last = facts.overview["first_message_timestamp"], facts.last_timestamp
+        spans = None if first is None or last is None else spans_of(min(first, last), max(first, last))
+        ordered = sorted(facts.overview["topics"], key=lambda row: row[2], reverse=True)
+        if not ordered or spans is None:
             return None, []
-        ordered = sorted(topics, key=lambda row: row[2], reverse=True)
         until = time.monotonic() + _COUNT_SECONDS
         counts, left_out = [], []
         for topic, _, _ in ordered:
@@ -143,10 +198,7 @@ class StorePages:
         series = [Series(name, values, at) for at, (name, values) in enumerate(counts[: COLOURS - 1])]
         if rest := [values for _, values in counts[COLOURS - 1 :]]:
             series.append(Series("of other topics", [sum(column) for column in zip(*rest, strict=True)], COLOURS - 1))
-        chart = bars(series, spans.ticks(), f"messages per {spans.word} by topic", spans.titles())
-        if not left_out:
-            self._chart = (end, chart, left_out)
-        return chart, left_out
+        return bars(series, spans.ticks(), f"messages per {spans.word} by topic", spans.titles()), left_out
 
     def _log_map(self, begin: int, end: int) -> Any:  # noqa: ANN401 -- markup
         gaps = [(low, high) for low, high, _ in self._store.commit_log.gaps()]
@@ -167,12 +219,15 @@ class StorePages:
 
     def topics(self, query: Query) -> View:
         """Show the topics."""
-        rows = sorted(self._store.overview()["topics"], key=lambda row: row[2], reverse=query.text("sort") != "name")
-        if query.text("sort") == "name":
-            rows.sort()
+        facts = self._facts.get(query.patience)
+        if facts is None:
+            return View("counting.html", "Topics", command=self._place.command("info"))
+        rows = sorted(facts.overview["topics"])
+        if query.text("sort") != "name":
+            rows.sort(key=lambda row: row[2], reverse=True)
         first, most = query.number("from") or 0, query.rows()
         shown = rows[first : first + most]
-        sizes = self._sizes([row[0] for row in shown])
+        sizes = self._sizes(shown)
         listing = Listing(("topic", "queues", "messages", "bytes"), [(*row, sizes[row[0]]) for row in shown])
         values = {
             "rows": listing.dicts(),
@@ -182,7 +237,7 @@ class StorePages:
             "kept": query.given("sort", "rows"),
         }
         python = self._python("print(store.overview()['topics'])")
-        return View("topics.html", "Topics", values, listing, command("info", self.path), python)
+        return View("topics.html", "Topics", values, listing, self._place.command("info"), python)
 
     def topic(self, query: Query) -> View:
         """Show the queues of a topic."""
@@ -190,11 +245,12 @@ class StorePages:
         queues = self._queues(topic)
         if not queues:
             raise NotThereError(f"the store has no queue of topic {topic!r}")
-        self._sizes([topic])
         rows = []
+        until = time.monotonic() + _SIZE_SECONDS
         for number, queue in queues:
+            query.go_on()
             first, last = queue.min_offset, queue.max_offset
-            size = self._bytes.get((queue.path, last))
+            size = queue.measure()[1] if time.monotonic() < until else None
             rows.append((number, queue.kind, first, last, last - first, size, *self._ends(queue)))
         heads = ("queue", "kind", "min_offset", "max_offset", "messages", "bytes", "first_timestamp", "last_timestamp")
         listing = Listing(heads, rows)
@@ -202,7 +258,8 @@ class StorePages:
         python = self._python(
             f"queue = {call('store.queue', topic, queues[0][0])}", "print(queue.min_offset, queue.max_offset)"
         )
-        return View("topic.html", f"Topic {topic}", values, listing, command("cat", self.path, topic=topic), python)
+        shell = command("info", unmarked(str(queues[0][1].path.parent)))
+        return View("topic.html", f"Topic {topic}", values, listing, shell, python)
 
     def _ends(self, queue: ConsumeQueue) -> tuple[int | None, int | None]:
         """Return the store times of the first and the last message of a queue."""
@@ -241,7 +298,7 @@ class StorePages:
             "files": len(queue.files),
         }
         python = self._python(f"queue = {call('store.queue', topic, number)}", f"print(queue.units({begin}, {end}))")
-        shell = command("info", f"{self.path.rstrip('/')}/consumequeue/{topic}/{number}")
+        shell = self._place.command("cat", topic=topic, queue=number, offset=begin, limit=batch.num_rows)
         return View("queue.html", f"Queue {number} of {topic}", values, batch, shell, python)
 
     def log(self, query: Query) -> View:
@@ -270,7 +327,7 @@ class StorePages:
             "gaps": log.gaps(),
         }
         python = self._python("log = store.commit_log", "print(log.files, log.min_offset, log.max_offset)")
-        return View("log.html", "Files of the log", values, listing, command("info", self.path), python)
+        return View("log.html", "Files of the log", values, listing, self._place.command("info"), python)
 
     def log_file(self, query: Query) -> View:
         """Show a map of one file of the log, with its damage."""
@@ -320,7 +377,9 @@ class StorePages:
         python = self._python(
             f"reader = {call('store.commit_log.scan', begin_phy_offset=begin, end_phy_offset=end, stop='valid')}"
         )
-        return View("log_file.html", f"File {name} of the log", values, rows, command("info", str(path)), python)
+        return View(
+            "log_file.html", f"File {name} of the log", values, rows, command("info", unmarked(str(path))), python
+        )
 
 
 def _counts(queues: Sequence[ConsumeQueue], spans: Spans) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import threading
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -24,8 +25,16 @@ USUAL_ROWS = 50
 _MOST_TEXT = 4_096
 
 
+_PAGE_SECONDS, _ROWS_SECONDS = 0.5, 25.0
+"""How long a page waits for results that come later, and how long its rows as JSON or CSV do."""
+
+
 class NotThereError(Exception):
     """The page does not exist."""
+
+
+class StoppedError(Exception):
+    """Nobody waits for the page any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +93,25 @@ class View:
 
 
 class Query:
-    """The words after the `?` of a request. A wrong one is a `ValueError` that names it."""
+    """The words after the `?` of a request. A wrong one is a `ValueError` that names it.
 
-    def __init__(self, words: Mapping[str, str]) -> None:
+    Attributes:
+        patience: How many seconds to wait for results that come later.
+    """
+
+    def __init__(self, words: Mapping[str, str], *, is_page: bool = True) -> None:
         self._words = {name: value for name, value in words.items() if value != ""}
+        self.patience = _PAGE_SECONDS if is_page else _ROWS_SECONDS
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """End the work for this request at its next step: nobody waits for it any more."""
+        self._stopped.set()
+
+    def go_on(self, *_: object) -> None:
+        """Raise `StoppedError` after `stop`. Work calls this at each step; it serves as a `progress` callback, too."""
+        if self._stopped.is_set():
+            raise StoppedError
 
     def text(self, name: str) -> str | None:
         """Return a text; None if it is not given."""

@@ -67,6 +67,14 @@ def test_the_token_moves_from_the_address_into_a_cookie(store_site: Site) -> Non
     assert "SameSite=lax" in cookie
 
 
+@pytest.mark.parametrize("path", ["//evil.example/", "///evil.example", "/%2Fevil.example/", "/%5Cevil.example", "//"])
+def test_the_token_in_an_address_leads_to_no_other_host(store_site: Site, path: str) -> None:
+    """A browser takes two slashes, or a slash and a backslash, for the start of the name of a host."""
+    answer = store_site.ask(f"{path}?token={TOKEN}", cookie=False)
+    assert answer.status == 303
+    assert re.fullmatch(r"/(evil\.example/?)?", answer.headers["location"])
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
 def test_only_reading_methods_are_answered(store_site: Site, method: str) -> None:
     assert store_site.ask("/verify/start", method=method).status == 405
@@ -128,6 +136,7 @@ def test_a_wrong_word_in_an_address_is_named(store_site: Site, path: str) -> Non
     "path",
     [
         "/nothing", "/message?at=1",
+        f"/queue?topic={'x' * 400}&queue=0", f"/topic?topic={'x' * 400}",
         "/queue?topic=../../..&queue=0", "/queue?topic=%00&queue=0", "/log-file?name=..%2fcheckpoint",
         "/index-file?name=..%2f..%2fcheckpoint", "/static/../site.py", "/static/%2e%2e/site.py", "/topic?topic=%2e%2e",
     ],
