@@ -72,7 +72,7 @@ def test_the_token_in_an_address_leads_to_no_other_host(store_site: Site, path: 
     """A browser takes two slashes, or a slash and a backslash, for the start of the name of a host."""
     answer = store_site.ask(f"{path}?token={TOKEN}", cookie=False)
     assert answer.status == 303
-    assert re.fullmatch(r"/(evil\.example/?)?", answer.headers["location"])
+    assert re.match(r"/(?![/\\])", answer.headers["location"])
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
