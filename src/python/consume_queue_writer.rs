@@ -228,6 +228,16 @@ impl PyConsumeQueueWriter {
         py.detach(|| self.with(|writer| writer.as_mut().map_or(Ok(()), |writer| writer.flush(sync))))
     }
 
+    /// Return the queues to which units were written since the last call: topic, queue id, and queue offset of the next message.
+    ///
+    /// Readers see these units. Units that are still buffered do not count.
+    ///
+    /// Raises:
+    ///     ValueError: The writer is finished.
+    fn take_grown(&self, py: Python<'_>) -> PyResult<Vec<(String, i32, i64)>> {
+        py.detach(|| self.with(|writer| Ok(writer.as_mut().map_or_else(Vec::new, ConsumeQueueWriter::take_grown))))
+    }
+
     /// Add the units of a batch of messages, in the order of the log.
     ///
     /// Args:

@@ -132,8 +132,17 @@ def test_modules_import_only_lower_layers(module: Path) -> None:
             )
 
 
-def test_no_module_imports_itself_in_a_circle() -> None:
-    """Neither through imports in functions. A package's `__init__` runs before its modules, so it counts as imported."""
+def _packages(name: str) -> list[str]:
+    """Return the packages whose `__init__` runs before a module, the outermost first."""
+    parts = name.split(".")
+    return [".".join(parts[:end]) for end in range(1, len(parts))]
+
+
+def _graph() -> dict[str, set[str]]:
+    """Return the modules that each module imports, also by imports in functions.
+
+    The `__init__` of a package runs before its modules. So it counts as imported, unless the importing module is in the package.
+    """
     names = {_name(module): module for module in MODULES}
     graph: dict[str, set[str]] = {}
     for name, module in names.items():
@@ -142,8 +151,13 @@ def test_no_module_imports_itself_in_a_circle() -> None:
             # a.b is the module a.b, or the name b of the module a.
             found = imported if imported in names else imported.rpartition(".")[0]
             if found in names and not imported.startswith("logdex._core"):
-                targets.add(found)
+                targets |= {found} | ({*_packages(found)} - {*_packages(name)})
         graph[name] = targets - {name}
+    return graph
+
+
+def test_no_module_imports_itself_in_a_circle() -> None:
+    graph = _graph()
     assert sum(map(len, graph.values())) > len(graph)
     try:
         TopologicalSorter(graph).prepare()
@@ -157,6 +171,16 @@ def test_only_spark_imports_optional_packages(module: Path) -> None:
     allowed = OPTIONAL_IN.get(module.relative_to(PACKAGE).as_posix(), set())
     allowed = allowed | (WEB if _layer(module) == "web" else set())
     assert not found - allowed or _layer(module) == "spark", f"{module} imports {sorted(found)}"
+
+
+def test_a_replica_needs_no_server() -> None:
+    """A program that copies a store neither listens nor answers."""
+    program = "import sys, logdex.rocketmq.replica; print(*sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    loaded = set(done.stdout.split())
+    assert "logdex.rocketmq.replica.replication" in loaded
+    assert not {"asyncio", "logdex._listener", "logdex.rocketmq.replica.log_server"} & loaded
+    assert not {name for name in loaded if name.startswith("logdex.rocketmq.server")}
 
 
 def test_imported_packages_are_declared() -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from logdex._core import RemotingCommand
 from logdex.errors import CorruptFileError
-from logdex.rocketmq.server.codes import Ask, Code
+from logdex.rocketmq.remoting_codes import Ask, Code
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from logdex.rocketmq.remoting_codes import Ask, Code
 from logdex.rocketmq.server import changes, consumers, inspection, messages, name_server, sends, transactions
-from logdex.rocketmq.server.codes import Ask, Code
 from logdex.rocketmq.server.exchange import Answer, Refusal
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from logdex.rocketmq import fastjson
+from logdex.rocketmq.remoting_codes import Ask, Code
 from logdex.rocketmq.server.archive import Topic
-from logdex.rocketmq.server.codes import Ask, Code
 from logdex.rocketmq.server.consumers import nearest_offset
 from logdex.rocketmq.server.exchange import Answer, Notice, Refusal
 from logdex.rocketmq.server.inspection import SYSTEM_TOPICS, UNSET

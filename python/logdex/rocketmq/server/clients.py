@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from logdex._core import tags_hash
-from logdex.rocketmq.server.codes import Ask
+from logdex.rocketmq.remoting_codes import Ask
 from logdex.rocketmq.server.exchange import Notice
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from logdex._core import RemotingCommand
 from logdex.rocketmq.fastjson import MessageQueue
 from logdex.rocketmq.message import offset_in_msg_id
+from logdex.rocketmq.remoting_codes import Ask, Code
 from logdex.rocketmq.server.clients import TAG, Member
-from logdex.rocketmq.server.codes import Ask, Code
 from logdex.rocketmq.server.exchange import Answer, Forward, Refusal
 
 if TYPE_CHECKING:

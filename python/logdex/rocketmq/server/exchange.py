@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from logdex._core import java_integer
 from logdex.rocketmq import fastjson
-from logdex.rocketmq.server.codes import Code
+from logdex.rocketmq.remoting_codes import Code
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from logdex._core import RemotingCommand, __version__
 from logdex.errors import GeometryError
+from logdex.rocketmq.remoting_codes import Ask, Code
 from logdex.rocketmq.server.archive import RETRY_PREFIX
-from logdex.rocketmq.server.codes import Ask, Code
 from logdex.rocketmq.server.exchange import Answer, Refusal
 from logdex.rocketmq.server.state import PULLED, STORED
 from logdex.rocketmq.write.retention import disk_ratio

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from logdex.rocketmq.remoting_codes import Code
 from logdex.rocketmq.server.archive import RETRY_PREFIX, Topic, topic_of
-from logdex.rocketmq.server.codes import Code
 from logdex.rocketmq.server.config_file import ConfigTable
 from logdex.rocketmq.server.exchange import Refusal
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from logdex._core import RemotingCommand
 from logdex._types import MIN_INT64
+from logdex.rocketmq.remoting_codes import Ask, Code
 from logdex.rocketmq.server.clients import TAG, Subscription
-from logdex.rocketmq.server.codes import Ask, Code
 from logdex.rocketmq.server.exchange import FAQ, Answer, Hold, Refusal
 from logdex.rocketmq.server.state import PULLED
 

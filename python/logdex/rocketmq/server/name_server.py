@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from logdex.rocketmq.server.codes import Ask, Code
+from logdex.rocketmq.remoting_codes import Ask, Code
 from logdex.rocketmq.server.exchange import FAQ, Answer, Refusal
 
 if TYPE_CHECKING:

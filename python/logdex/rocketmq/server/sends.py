@@ -11,8 +11,8 @@ import time
 from typing import TYPE_CHECKING
 
 from logdex._core import RemotingCommand, java_integer, stored_message
+from logdex.rocketmq.remoting_codes import Ask, Code
 from logdex.rocketmq.server.archive import RETRY_PREFIX, Topic
-from logdex.rocketmq.server.codes import Ask, Code
 from logdex.rocketmq.server.exchange import FAQ, Answer, Put, Refusal
 from logdex.rocketmq.server.master import DLQ_PREFIX, UNIT, UNIT_SUB, Master, master_of
 from logdex.rocketmq.server.new_message import (

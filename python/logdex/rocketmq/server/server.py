@@ -18,10 +18,10 @@ from arro3.core import RecordBatchReader
 
 from logdex._core import SendTable, delay_levels_ms, local_path
 from logdex._listener import Limits, Listener
+from logdex.rocketmq.remoting_codes import Code
 from logdex.rocketmq.replica.log_server import LogServer
 from logdex.rocketmq.server.access import read_access_keys
 from logdex.rocketmq.server.archive import Archive
-from logdex.rocketmq.server.codes import Code
 from logdex.rocketmq.server.config_file import ConfigFile
 from logdex.rocketmq.server.master import GroupTable, Master, TopicTable
 from logdex.rocketmq.server.offsets import ConsumerOffsets

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from logdex._core import RemotingCommand, Sends, remoting_frames
 from logdex._listener import Goodbye
+from logdex.rocketmq.remoting_codes import Ask, Code
 from logdex.rocketmq.server.access import refusal
 from logdex.rocketmq.server.answers import SLOW, SLOW_IF_REMOTE, answer
-from logdex.rocketmq.server.codes import Ask, Code
 from logdex.rocketmq.server.exchange import Answer, Forward, Hold, Peer, Put, Request
 from logdex.rocketmq.server.new_message import REAL_TOPIC
 from logdex.rocketmq.server.put_service import PutService

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from logdex._core import RemotingCommand, frame_of, stored_message
-from logdex.rocketmq.server.codes import Ask, Code
+from logdex.rocketmq.remoting_codes import Ask, Code
 from logdex.rocketmq.server.exchange import Answer, Notice, Put, Refusal
 from logdex.rocketmq.server.master import master_of
 from logdex.rocketmq.server.new_message import (

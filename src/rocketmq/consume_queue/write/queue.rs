@@ -43,11 +43,14 @@ pub(super) struct WrittenQueue {
     end: QueueEnd,
     /// The unit at the end, which is written again and may be what was there.
     doubtful: Option<BatchUnit>,
+    /// Units were written since [`Self::take_grown`].
+    has_grown: bool,
 }
 
 impl WrittenQueue {
     pub(super) fn new(files: WrittenFiles, extension: Option<ExtensionWriter>, kind: Kind, end: QueueEnd) -> Self {
-        Self { files, extension, kind, units: Vec::new(), earlier: Vec::new(), end, doubtful: None }
+        let (units, earlier) = (Vec::new(), Vec::new());
+        Self { files, extension, kind, units, earlier, end, doubtful: None, has_grown: false }
     }
 
     /// With a unit at the end that may be torn.
@@ -127,6 +130,7 @@ impl WrittenQueue {
         }
         self.earlier.clear();
         self.files.write(self.end.position, &self.units, written)?;
+        self.has_grown |= !self.units.is_empty();
         self.end.position += self.units.len() as u64;
         self.units = Vec::new();
         Ok(())
@@ -140,5 +144,10 @@ impl WrittenQueue {
         if let Some(extension) = &mut self.extension {
             extension.drop_units();
         }
+    }
+
+    /// Returns the queue offset of the next message if units were written since the last call.
+    pub(super) fn take_grown(&mut self) -> Option<i64> {
+        if std::mem::take(&mut self.has_grown) { self.next_offset() } else { None }
     }
 }

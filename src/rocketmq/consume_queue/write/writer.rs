@@ -379,6 +379,19 @@ impl ConsumeQueueWriter {
         if sync { self.written.sync() } else { Ok(()) }
     }
 
+    /// Returns the queues that were written since the last call, each with the queue offset of its next message. Readers see them.
+    pub fn take_grown(&mut self) -> Vec<(String, i32, i64)> {
+        let mut grown = Vec::new();
+        for (topic, queues) in &mut self.queues {
+            for ((queue_id, _), queue) in queues {
+                if let Some(end) = queue.take_grown() {
+                    grown.push((topic.clone(), *queue_id, end));
+                }
+            }
+        }
+        grown
+    }
+
     /// Writes the buffered units to the disk, and deletes the oldest files of each queue whose messages are all before an offset of
     /// the log, with the extension files that are needed no more. The newest file stays. Returns the deleted files.
     ///

@@ -12,9 +12,9 @@ import wire
 from logdex._core import RemotingCommand
 from logdex.errors import CorruptFileError
 from logdex.rocketmq import MessageStore
+from logdex.rocketmq.remoting_codes import Ask
 from logdex.rocketmq.server.answers import answer
 from logdex.rocketmq.server.archive import Archive
-from logdex.rocketmq.server.codes import Ask
 from logdex.rocketmq.server.exchange import Answer, Forward, Hold, Peer, Request
 from logdex.rocketmq.server.offsets import ConsumerOffsets
 from logdex.rocketmq.server.state import State
