@@ -6,21 +6,39 @@ A client that sends garbage, trickles a frame, or does not take what it asked fo
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import os
+import resource
+import socket
+import sys
+from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Sequence, Sized
+    from collections.abc import Callable, Iterable, Sequence, Sized
 
 _log = logging.getLogger(__name__)
 
 HEAD = 4
 """Bytes at the beginning of a frame that say how long it is."""
 _TICK_S = 1.0
+_TURN_S = 0.01
+"""After so long the frames of one client wait until the event loop has looked at the others."""
 _BACKLOG = 1024
+_ACCEPTED_AT_ONCE = 16
+_ACCEPT_AGAIN_S = 1.0
 _HANDSHAKE_S = 10.0
+_HANDSHAKES = 256
+"""TLS handshakes at a time: each takes 270 KB before the client has shown anything."""
+_RESERVED_DESCRIPTORS = 256
+"""Descriptors that no connection takes, for files of the store and of logs."""
+_IDLE_S = (0.1, 10.0)
+"""If there are too many connections, one makes place that is idle for so long: without any frame yet, and after one."""
 _SMALL = 65_536
 _MOST_READ = 262_144
 """Bytes of one read of a socket."""
@@ -31,6 +49,9 @@ class Limits:
     """What clients may take of a server."""
 
     connections: int = 2_000
+    """Fewer if the process may not open as many files (`ulimit -n`)."""
+    connections_of_address: int = 1_000
+    """Connections of one address."""
     idle_s: float = 120.0
     """Without a whole frame and without an answer for so long, a connection is closed."""
     slow_s: float = 30.0
@@ -39,8 +60,10 @@ class Limits:
     """Bytes of answers that wait for one client, after which nothing more of it is read."""
     most_unsent_bytes: int = 64 << 20
     """Bytes of answers that wait for one client, after which it is dropped: it asked for much before it took anything."""
+    all_unsent_bytes: int = 256 << 20
+    """Bytes of answers that wait for all clients, after which those are dropped that have taken nothing for longest."""
     received_bytes: int = 64 << 20
-    """Bytes of unfinished frames of all clients."""
+    """Bytes of unfinished frames of all clients, after which those are dropped whose frames are unfinished for longest."""
 
 
 class Goodbye(Exception):  # noqa: N818 -- the end of a connection, and no error
@@ -76,9 +99,13 @@ class Service(Protocol):
 class Connection(asyncio.BufferedProtocol):
     """A client. Every method is called by the thread of the event loop."""
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: Listener, accepted: socket.socket, peer: Sequence[Any]) -> None:
         self._listener = listener
+        self._accepted = accepted
         self._transport: asyncio.Transport | None = None
+        host, port, *_ = peer or ("?", 0)
+        self.host: str = host
+        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._buffer = bytearray()
         self._needed = HEAD
         """The bytes with which the next frame is whole, as far as it is known."""
@@ -86,9 +113,10 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent_bytes = 0
         self._is_receiving = False
         self._is_paused = False
-        self._is_accepted = False
+        self._is_yielding = False
+        self._is_connected = False
+        self._has_spoken = False
         self._active = self._waits_since = listener.now()
-        self.address = "?"
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @property
@@ -110,43 +138,82 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None and self.is_open and self._unsent:
             self._active = self._listener.now()
             self._transport.write(self._unsent[0] if len(self._unsent) == 1 else b"".join(self._unsent))
-            if self._transport.get_write_buffer_size() > self._listener.limits.most_unsent_bytes:
+            size = self._transport.get_write_buffer_size()
+            if size > self._listener.limits.most_unsent_bytes:
                 self.drop("takes no answers")
+            elif size:
+                self._listener.count_unsent(self, size)
         self._unsent.clear()
         self._unsent_bytes = 0
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that the client has not taken yet."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    @property
+    def received_bytes(self) -> int:
+        """Bytes of its unfinished frame."""
+        return len(self._buffer)
+
+    @property
+    def waits_since(self) -> float:
+        """When its unfinished frame began."""
+        return self._waits_since
+
+    @property
+    def usefulness(self) -> tuple[bool, float]:
+        """Whether it has sent a frame, and when it was active last: the least useful connection makes place for a new one."""
+        return self._has_spoken, self._active
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it may make place for a new connection."""
+        return self._active + _IDLE_S[self._has_spoken] <= self._listener.now()
 
     def close(self) -> None:
         """Close the connection after what was sent."""
         self._send_all()
-        if self._transport is not None:
+        if self._transport is None:
+            self._end_handshake()
+        else:
             self._transport.close()
 
     def drop(self, reason: str) -> None:
         """Close the connection at once."""
         _log.info("%s: dropped: %s", self.address, reason)
-        if self._transport is not None:
+        self._forget()
+        if self._transport is None:
+            self._end_handshake()
+        else:
             self._transport.abort()
 
+    def _end_handshake(self) -> None:
+        # asyncio has the socket, and takes this as its end.
+        with suppress(OSError):
+            self._accepted.shutdown(socket.SHUT_RDWR)
+
+    def _forget(self) -> None:
+        self._listener.received_bytes -= len(self._buffer)
+        self._buffer.clear()
+        self._listener.forget(self)
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Accept the client, unless there are too many."""
+        """Take the client, after its TLS handshake if there is one."""
         assert isinstance(transport, asyncio.Transport)  # noqa: S101 -- for the type checker: TCP gives no other
         self._transport = transport
-        host, port, *_ = transport.get_extra_info("peername") or ("?", 0)
-        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        if len(self._listener.connections) >= self._listener.limits.connections:
-            self.drop("too many connections")
+        if self not in self._listener.connections:
+            # Dropped meanwhile.
+            transport.abort()
             return
-        self._is_accepted = True
+        self._is_connected = True
         transport.set_write_buffer_limits(self._listener.limits.unsent_bytes)
-        self._listener.connections.add(self)
         self._listener.service.connected(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the client."""
-        self._listener.received_bytes -= len(self._buffer)
-        self._buffer.clear()
-        if self._is_accepted:
-            self._listener.connections.discard(self)
+        self._forget()
+        if self._is_connected:
             self._listener.service.disconnected(self)
         self.closed.set_result(None)
         if exc is not None:
@@ -163,9 +230,7 @@ class Connection(asyncio.BufferedProtocol):
         self._buffer += self._listener.read_buffer[:nbytes]
         self._listener.received_bytes += nbytes
         self._split()
-        too_many = self._listener.received_bytes > self._listener.limits.received_bytes
-        if too_many and len(self._buffer) > _SMALL:
-            self.drop("too many bytes of unfinished frames")
+        self._listener.check_received()
 
     def pause_writing(self) -> None:
         """Read nothing more, until the client took what was sent to it."""
@@ -178,7 +243,21 @@ class Connection(asyncio.BufferedProtocol):
         """Go on reading."""
         self._is_paused = False
         self._waits_since = self._listener.now()
-        if self._transport is not None and self.is_open:
+        self._go_on()
+
+    def _yield(self) -> None:
+        """Let the event loop look at other clients before the next frame."""
+        if self._transport is not None and self.is_open and not self._is_yielding:
+            self._is_yielding = True
+            self._transport.pause_reading()
+            self._listener.soon(self._end_yield)
+
+    def _end_yield(self) -> None:
+        self._is_yielding = False
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._transport is not None and self._is_reading():
             self._transport.resume_reading()
             self._split()
 
@@ -191,7 +270,7 @@ class Connection(asyncio.BufferedProtocol):
             self.drop("idle")
 
     def _is_reading(self) -> bool:
-        return not self._is_paused and self.is_open
+        return not self._is_paused and not self._is_yielding and self.is_open
 
     def _split(self) -> None:
         self._is_receiving = True
@@ -201,6 +280,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _pass_on_frames(self) -> None:
         service, buffer = self._listener.service, self._buffer
+        until = self._listener.now() + _TURN_S
         try:
             while self._is_reading() and len(buffer) >= self._needed:
                 self._needed = service.frame_length(bytes(buffer[:HEAD]))
@@ -213,7 +293,13 @@ class Connection(asyncio.BufferedProtocol):
                         break
                     at += len(frame)
                     self._active = self._waits_since = self._listener.now()
+                    self._has_spoken = True
                     service.received(self, frame)
+                    if self._active > until:
+                        self._yield()
+                if not buffer:
+                    # Dropped meanwhile.
+                    break
                 self._listener.received_bytes -= at
                 del buffer[:at]
         except Goodbye as goodbye:
@@ -228,15 +314,24 @@ class Connection(asyncio.BufferedProtocol):
 
 
 class Listener:
-    """A listening socket and its connections."""
+    """Listening sockets and their connections."""
 
     def __init__(self, service: Service, limits: Limits | None = None) -> None:
         self.service = service
         self.limits = limits or Limits()
         self.connections: set[Connection] = set()
+        """From the moment on when they are accepted, until they are closed or dropped."""
         self.received_bytes = 0
         self.read_buffer = memoryview(bytearray(_MOST_READ))
-        self._server: asyncio.Server | None = None
+        self._of_host: Counter[str] = Counter()
+        self._capacity = self.limits.connections
+        self._is_full = False
+        self._handshakes: dict[Connection, None] = {}
+        self._opening: set[asyncio.Task[None]] = set()
+        self._unsent: dict[Connection, tuple[int, float]] = {}
+        """Bytes that wait for a client, and since when it has taken nothing."""
+        self._unsent_bytes = 0
+        self._sockets: list[socket.socket] = []
         self._watch: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -250,37 +345,215 @@ class Listener:
             self._loop.call_soon(call)
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> tuple[str, int]:
-        """Listen, and return host and port.
+        """Listen, and return host and port. Another call listens on a further address.
 
         Raises:
             OSError: The address cannot be used.
+            ValueError: There is no such port.
         """
+        if not 0 <= port < 1 << 16:
+            raise ValueError(f"port={port}: expected 0 to 65535")
         self._loop = asyncio.get_running_loop()
-        handshake: dict[str, Any] = {} if tls is None else {"ssl_handshake_timeout": _HANDSHAKE_S}
-        self._server = await self._loop.create_server(
-            lambda: Connection(self), host, port, ssl=tls, backlog=_BACKLOG, **handshake
-        )
-        self._watch = asyncio.create_task(self._check())
-        bound, number, *_ = self._server.sockets[0].getsockname()
+        try:
+            found = await self._loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        except socket.gaierror as error:
+            raise OSError(error.errno, error.strerror, host) from None
+        listening = _listen(dict.fromkeys((family, address) for family, *_, address in found))
+        if self._watch is None:
+            self._capacity = min(self.limits.connections, _free_descriptors())
+            self._watch = asyncio.create_task(self._check())
+        self._sockets += listening
+        for each in listening:
+            self._loop.add_reader(each, self._accept, each, tls)
+        bound, number, *_ = listening[0].getsockname()
         return bound, number
+
+    # Connections
+
+    def _accept(self, listening: socket.socket, tls: ssl.SSLContext | None) -> None:
+        """Accept some of the clients that wait."""
+        for _ in range(_ACCEPTED_AT_ONCE):
+            try:
+                accepted, peer = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._rest(listening, tls, error)
+                return
+            accepted.settimeout(0)
+            connection = Connection(self, accepted, peer)
+            if not self._has_place(connection.host) or (tls is not None and not self._has_handshake()):
+                _log.info("%s: dropped: too many connections", connection.address)
+                accepted.close()
+                continue
+            self.connections.add(connection)
+            self._of_host[connection.host] += 1
+            if tls is not None:
+                self._handshakes[connection] = None
+            assert self._loop is not None  # noqa: S101 -- it listens
+            task = self._loop.create_task(self._open(self._loop, connection, accepted, tls))
+            self._opening.add(task)
+            task.add_done_callback(self._opening.discard)
+
+    def _rest(self, listening: socket.socket, tls: ssl.SSLContext | None, error: OSError) -> None:
+        """Accept nothing for a moment: the process or the machine has no descriptor or no memory for a connection."""
+        assert self._loop is not None  # noqa: S101 -- it listens
+        self._say_full(str(error))
+        self._loop.remove_reader(listening)
+
+        def again() -> None:
+            if listening in self._sockets and self._loop is not None:
+                self._loop.add_reader(listening, self._accept, listening, tls)
+
+        self._loop.call_later(_ACCEPT_AGAIN_S, again)
+
+    async def _open(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        connection: Connection,
+        accepted: socket.socket,
+        tls: ssl.SSLContext | None,
+    ) -> None:
+        handshake: dict[str, Any] = {} if tls is None else {"ssl": tls, "ssl_handshake_timeout": _HANDSHAKE_S}
+        try:
+            await loop.connect_accepted_socket(lambda: connection, accepted, **handshake)
+        except (OSError, asyncio.TimeoutError) as error:
+            _log.debug("%s: %s", connection.address, error)
+            self.forget(connection)
+            connection.closed.set_result(None)
+        finally:
+            self._handshakes.pop(connection, None)
+
+    def _has_place(self, host: str) -> bool:
+        """Return whether one more connection of an address may be taken. An idle one is closed for it if there are too many."""
+        if self._of_host[host] >= self.limits.connections_of_address:
+            crowd = host
+        elif len(self.connections) >= self._capacity:
+            crowd = max(self._of_host, key=self._of_host.__getitem__)
+        else:
+            return True
+        self._say_full(f"{len(self.connections)} connections, {self._of_host[crowd]} of them of {crowd}")
+        idle = min((each for each in self.connections if each.host == crowd), key=lambda each: each.usefulness)
+        if not idle.is_idle:
+            return False
+        idle.drop("idle, and there are too many connections")
+        return True
+
+    def _has_handshake(self) -> bool:
+        """Return whether one more client may begin a TLS handshake. One that takes long is ended for it."""
+        if len(self._handshakes) < _HANDSHAKES:
+            return True
+        oldest = next(iter(self._handshakes))
+        if not oldest.is_idle:
+            return False
+        del self._handshakes[oldest]
+        oldest.drop("no TLS handshake, and there are too many")
+        return True
+
+    def _say_full(self, why: str) -> None:
+        """Log once that clients are turned away, until there is space again."""
+        if not self._is_full:
+            self._is_full = True
+            _log.warning("%s: idle clients are closed for new ones, or these are turned away", why)
+
+    def forget(self, connection: Connection) -> None:
+        """Count a connection no more."""
+        if connection in self.connections:
+            self.connections.remove(connection)
+            self._of_host[connection.host] -= 1
+            if not self._of_host[connection.host]:
+                del self._of_host[connection.host]
+        self._unsent_bytes -= self._unsent.pop(connection, (0, 0.0))[0]
+
+    # Memory
+
+    def count_unsent(self, connection: Connection, size: int) -> None:
+        """Take note of bytes that wait for a client, and drop slow clients if too many wait for all."""
+        before, since = self._unsent.get(connection, (0, self.now()))
+        self._unsent[connection] = (size, since)
+        self._unsent_bytes += size - before
+        if self._unsent_bytes > self.limits.all_unsent_bytes:
+            self._look_at_unsent()
+            # By more than is needed, so that the next bytes do not lead to another look.
+            slow = sorted(self._unsent, key=lambda each: (self._unsent[each][1], -self._unsent[each][0]))
+            while slow and self._unsent_bytes > self.limits.all_unsent_bytes * 7 // 8:
+                slow.pop(0).drop("takes no answers, and too many bytes wait for all clients")
+
+    def _look_at_unsent(self) -> None:
+        """Look what clients have taken."""
+        now = self.now()
+        for connection, (before, since) in [*self._unsent.items()]:
+            size = connection.unsent_bytes
+            self._unsent_bytes += size - before
+            if size:
+                self._unsent[connection] = (size, now if size <= before - _SMALL else since)
+            else:
+                del self._unsent[connection]
+
+    def check_received(self) -> None:
+        """Drop slow clients if there are too many bytes of unfinished frames."""
+        if self.received_bytes > self.limits.received_bytes:
+            slow = sorted((each for each in self.connections if each.received_bytes), key=lambda each: each.waits_since)
+            while slow and self.received_bytes > self.limits.received_bytes * 7 // 8:
+                slow.pop(0).drop("too many bytes of unfinished frames")
 
     async def _check(self) -> None:
         while True:
             await asyncio.sleep(_TICK_S)
+            self._look_at_unsent()
             for connection in [*self.connections]:
                 connection.check(self.now())
+            if len(self.connections) <= self._capacity * 7 // 8:
+                self._is_full = False
 
     async def stop(self, grace_s: float) -> None:
         """Accept no more clients, send what is left to send for some seconds, and close all connections."""
-        if self._server is None or self._watch is None:
+        if self._loop is None or self._watch is None:
             return
-        self._server.close()
+        for each in self._sockets:
+            self._loop.remove_reader(each)
+            each.close()
+        self._sockets.clear()
         self._watch.cancel()
+        self._watch = None
         for connection in [*self.connections]:
             connection.close()
         if self.connections:
             await asyncio.wait([each.closed for each in self.connections], timeout=grace_s)
         for connection in [*self.connections]:
             connection.drop("the server stops")
+        for task in [*self._opening]:
+            task.cancel()
+        await asyncio.gather(*self._opening, return_exceptions=True)
         await asyncio.sleep(0)
-        self._server = None
+
+
+def _listen(addresses: Iterable[tuple[int, Any]]) -> list[socket.socket]:
+    """Return listening sockets for the addresses of a host."""
+    listening: list[socket.socket] = []
+    failed: OSError | None = None
+    for family, address in addresses:
+        try:
+            listening.append(socket.create_server(address, family=family, backlog=_BACKLOG))
+            listening[-1].settimeout(0)
+        except OSError as error:
+            number = error.errno or errno.EADDRNOTAVAIL
+            failed = OSError(number, os.strerror(number), f"{address[0]}:{address[1]}")
+            # A machine without IPv6 may still have a name for an IPv6 address.
+            if number not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                break
+    else:
+        if listening:
+            return listening
+    for each in listening:
+        each.close()
+    raise failed or OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL))
+
+
+def _free_descriptors() -> int:
+    """Return how many descriptors connections may take, so that files of the store and of logs can always be opened."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return sys.maxsize
+    used = sum(1 for _ in Path("/proc/self/fd").iterdir())
+    return max(1, limit - used - min(_RESERVED_DESCRIPTORS, limit // 2))

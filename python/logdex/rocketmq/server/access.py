@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
     from logdex._core import RemotingCommand
 
-_NOT_SIGNED = {"Signature", "_UNIQUE_KEY_QUERY"}
+ACCESS_KEY = "AccessKey"
+_SIGNATURE = "Signature"
+SECRETS = frozenset({ACCESS_KEY, _SIGNATURE, "SecurityToken"})
+"""Fields that no log shows."""
+_NOT_SIGNED = {_SIGNATURE, "_UNIQUE_KEY_QUERY"}
 _MEMBER = re.compile(r"^\s*(?:-\s+)?(accessKey|secretKey)\s*:\s*(['\"]?)(.+?)\2\s*(?:#.*)?$", re.MULTILINE)
 _ERROR = "org.apache.rocketmq.acl.common.AclException"
 
@@ -50,13 +54,13 @@ def signature(command: RemotingCommand, secret: str) -> str:
 
 def refusal(command: RemotingCommand, keys: dict[str, str]) -> str | None:
     """Return why a request is refused; None if it is signed by a known key."""
-    key = command.ext.get("AccessKey")
+    key = command.ext.get(ACCESS_KEY)
     if not key:
         return f"{_ERROR}: No accessKey is configured"
     secret = keys.get(key)
     if secret is None:
         return f"{_ERROR}: No acl config for {key}"
-    given = command.ext.get("Signature", "").encode(errors="replace")
+    given = command.ext.get(_SIGNATURE, "").encode(errors="replace")
     if not hmac.compare_digest(signature(command, secret).encode(), given):
         return f"{_ERROR}: Check signature failed for accessKey={key}"
     return None

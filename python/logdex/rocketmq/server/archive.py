@@ -17,7 +17,7 @@ from logdex.rocketmq.overview import first_time
 from logdex.rocketmq.write.options import DEFAULT_FILE_SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from logdex._core import ConsumeQueue, QueueView
@@ -30,7 +30,8 @@ _T = TypeVar("_T")
 _KEPT_S = (5.0, 0.25)
 """How long facts and bounds are believed."""
 _KEPT_OF_REMOTE_S = (300.0, 60.0)
-_QUEUES_KEPT = 1024
+_QUEUES_KEPT = 128
+"""Each keeps a file open."""
 _DEFAULT_NAMES = ("broker-a", "DefaultCluster")
 _INHERIT = 1
 """Bit of the permission of topics that others are made from: those named like the broker and its cluster, and TBW102."""
@@ -63,6 +64,7 @@ class Archive:
         self._facts_kept_s, self._bounds_kept_s = _KEPT_OF_REMOTE_S if self.is_remote else _KEPT_S
         self._facts: dict[str, tuple[float, Any]] = {}
         self._queues: dict[tuple[str, int], tuple[float, ConsumeQueue, QueueView]] = {}
+        self._growths = 0
 
     @property
     def log_file_size(self) -> int:
@@ -115,20 +117,25 @@ class Archive:
         now = time.monotonic()
         kept = self._queues.get((topic, queue_id))
         if kept is None or kept[0] < now:
+            growths = self._growths
             try:
                 queue = self.store.queue(topic, queue_id)
             except (FileNotFoundError, ValueError):
                 return None
             # The files of a queue that was open for long may be gone, and its topic with them.
             kept = (now + self._bounds_kept_s, queue, queue.view())
-            self._queues[topic, queue_id] = kept
+            if growths == self._growths:
+                self._queues[topic, queue_id] = kept
             if len(self._queues) > _QUEUES_KEPT:
                 self._queues.pop(next(iter(self._queues)), None)
         return kept[1:]
 
-    def forget_bounds(self) -> None:
-        """Look at the queues again: they grew."""
-        self._queues.clear()
+    def forget_bounds(self, queues: Iterable[tuple[str, int]]) -> None:
+        """Read the bounds of these queues again: they grew."""
+        # A view that another thread is opening may be older than this call, so it is not cached.
+        self._growths += 1
+        for queue in queues:
+            self._queues.pop(queue, None)
         self._facts.pop("keys", None)
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:

@@ -120,7 +120,7 @@ class Server:
         self._ha_port = ha_port
         self._sync_slaves = sync_slaves
         self._sync_flush_timeout_s = sync_flush_timeout_s
-        self._followed: tuple[LogServer, Listener] | None = None
+        self._slaves: LogServer | None = None
         self._address: str | None = None
         self._store: MessageStore | None = None
         self._writer: StoreWriter | None = None
@@ -197,6 +197,9 @@ class Server:
             service = BrokerService(archive, state, keys, put_each, partial(getattr, writer, "flushed_offset"))
         else:
             service = BrokerService(archive, state, keys, writer.put_each)
+        if writer is not None:
+            # Before the first pull can wait.
+            writer.follow(partial(_call_soon, asyncio.get_running_loop(), service.grown))
         listener = Listener(service, self._limits)
         try:
             host, port = await listener.start(*self._place, tls_context(self._tls))
@@ -208,7 +211,7 @@ class Server:
         repeated = [asyncio.create_task(_repeat(service, state))]
         self._running = (listener, service, offsets, repeated)
         try:
-            await self._serve_slaves(archive, state, service, (host, port))
+            await self._serve_slaves(archive, state, service, listener, (host, port))
         except BaseException:
             await self.stop()
             raise
@@ -221,13 +224,12 @@ class Server:
             )
             refused = (Code.MESSAGE_ILLEGAL, ILLEGAL_MESSAGE)
             state.master.topics.sends = SendTable(cluster, state.master.store_host, REGION, *refused)
-            writer.follow(partial(_call_soon, asyncio.get_running_loop(), service.grown))
             repeated.append(asyncio.create_task(_check_transactions(service, self._check_every_s)))
         else:
             _warn_of_addresses(store, state.address)
 
     async def _serve_slaves(
-        self, archive: Archive, state: State, service: BrokerService, bound: tuple[str, int]
+        self, archive: Archive, state: State, service: BrokerService, listener: Listener, bound: tuple[str, int]
     ) -> None:
         """Listen for slaves: their log stream, and the port on which they ask for topics."""
         if self._ha_port is None:
@@ -241,13 +243,12 @@ class Server:
         state.is_synchronous = self._sync_slaves
         service.serve_slaves(slaves, SLAVE_TIMEOUT_S if self._sync_slaves else None)
         host, port = bound
-        vip = Listener(service, self._limits)
         try:
-            await vip.start(host, port - _VIP, tls_context(self._tls))
-        except (OSError, OverflowError) as error:
+            await listener.start(host, port - _VIP, tls_context(self._tls))
+        except (OSError, ValueError) as error:
             what = "a slave of 4.9.3 asks there for topics, logdex replicate does not"
             _log.warning("port %s: %s; %s", port - _VIP, error, what)
-        self._followed = (slaves, vip)
+        self._slaves = slaves
         state.ha_port = await slaves.start(host, self._ha_port)
 
     async def stop(self) -> None:
@@ -264,11 +265,9 @@ class Server:
             task.cancel()
         try:
             await service.drain(_GRACE_S)
-            if self._followed is not None:
-                slaves, vip = self._followed
-                await slaves.stop()
-                await vip.stop(0)
-                self._followed = None
+            if self._slaves is not None:
+                await self._slaves.stop()
+                self._slaves = None
             await listener.stop(_GRACE_S)
         finally:
             service.close()
@@ -430,10 +429,14 @@ async def _check_transactions(service: BrokerService, every_s: float) -> None:
             _log.error("the half messages are not looked at: %s", error)
 
 
-def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+def _call_soon(
+    loop: asyncio.AbstractEventLoop,
+    call: Callable[[list[tuple[str, int, int]]], None],
+    grown: list[tuple[str, int, int]],
+) -> None:
     # A loop that has ended needs no call.
     with suppress(RuntimeError):
-        loop.call_soon_threadsafe(call)
+        loop.call_soon_threadsafe(call, grown)
 
 
 async def _resolved(advertise: str) -> str:

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 
 from logdex._core import RemotingCommand, Sends, remoting_frames
 from logdex._listener import Goodbye
+from logdex._types import MAX_INT64
 from logdex.rocketmq.remoting_codes import Ask, Code
-from logdex.rocketmq.server.access import refusal
+from logdex.rocketmq.server.access import ACCESS_KEY, SECRETS, refusal
 from logdex.rocketmq.server.answers import SLOW, SLOW_IF_REMOTE, answer
 from logdex.rocketmq.server.exchange import Answer, Forward, Hold, Peer, Put, Request
+from logdex.rocketmq.server.held_pulls import HeldPull, HeldPulls
 from logdex.rocketmq.server.new_message import REAL_TOPIC
 from logdex.rocketmq.server.put_service import PutService
 from logdex.rocketmq.server.sends import HALF_TOPIC, REGION, now_ms
@@ -44,13 +46,19 @@ _THREADS = 4
 _MOST_IN_THREADS = 256
 _QUICK_S = 0.005
 """A kind of request whose last answer took less than this needs no thread: a change of threads costs more than a short search."""
+_MAY_BE_QUICK = {Ask.SEARCH_OFFSET_BY_TIMESTAMP, Ask.VIEW_MESSAGE_BY_ID, Ask.GET_BROKER_RUNTIME_INFO}
+"""The kinds whose cost the client does not choose."""
 _MOST_HELD = 20_000
 _MOST_FORWARDED = 256
+_MOST_KEPT_BYTES = 64 << 20
+"""Bytes of the requests of all clients that wait: for their queue, for a thread, or for another client."""
 _FORWARD_S = 10.0
 _LOOK_S = 1.0
-"""How often a held pull looks whether its queue grew."""
+"""How often queues with held pulls are looked at, in a store that a broker may write."""
+_LOOKED_AT_ONCE = 64
 _REST_OF_LOOKS = 4
-"""Held pulls of a store that grows take a fifth of the time at most."""
+"""Looks take a fifth of the time at most."""
+_BESIDE_FIELDS = 1024
 _DRAIN_S = 0.01
 _BUSY = "[OVERLOAD]system busy, start flow control for a while"
 _REJECTED = "[REJECTREQUEST]system busy, start flow control for a while"
@@ -63,14 +71,7 @@ class _Forwarded:
     request: Request
     forward: Forward
     timeout: asyncio.TimerHandle
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Held:
-    connection: Connection
-    request: Request
-    hold: Hold
-    until: float
+    size: int
 
 
 class BrokerService:
@@ -101,13 +102,17 @@ class BrokerService:
         self._in_threads = 0
         self._puts = None if put_each is None else PutService(self._loop, put_each)
         self._flushed = flushed
-        self._held: dict[_Held, asyncio.TimerHandle] = {}
-        self._next_look = 0.0
+        self._held = HeldPulls(self._loop, self._answer_held)
+        self._kept_bytes = 0
+        """Bytes of the requests that wait for a thread or another client."""
         self._forwarded: dict[int, _Forwarded] = {}
         self._slaves: LogServer | None = None
         self._slave_timeout_s: float | None = None
         self._waiting: set[asyncio.Task[None]] = set()
         self._opaque = 0
+        if put_each is None and not archive.is_remote:
+            # Only its own writer says which queues grew. Nobody looks at a remote store for each pull.
+            self._waiting.add(self._loop.create_task(self._look_at_queues()))
 
     # What a listener calls
 
@@ -158,6 +163,7 @@ class BrokerService:
         """Take a client out of its groups."""
         peer = self._peers.pop(connection)
         del self._connections[peer]
+        self._held.forget(connection)
         self._tell(self._state.clients.leave(peer))
 
     # The rest
@@ -185,8 +191,10 @@ class BrokerService:
 
     def close(self) -> None:
         """Forget what waits, and end the threads."""
-        for timer in [*self._held.values(), *(each.timeout for each in self._forwarded.values())]:
-            timer.cancel()
+        for task in self._waiting:
+            task.cancel()
+        for forwarded in self._forwarded.values():
+            forwarded.timeout.cancel()
         self._held.clear()
         self._forwarded.clear()
         self._threads.shutdown()
@@ -199,20 +207,31 @@ class BrokerService:
         while self.waiting() and self._loop.time() < end:  # noqa: ASYNC110 -- a moment, at the end
             await asyncio.sleep(_DRAIN_S)
 
-    def grown(self) -> None:
-        """Look at the held pulls: queues grew."""
-        self._archive.forget_bounds()
-        begin = self._loop.time()
-        if not self._held or begin < self._next_look:
-            return
-        places = {(held.hold.topic, held.hold.queue_id, held.hold.offset) for held in self._held}
-        have_grown = {place for place in places if self._has_grown(*place)}
-        for held in [*self._held]:
-            if (held.hold.topic, held.hold.queue_id, held.hold.offset) in have_grown:
-                self._held.pop(held).cancel()
-                self._look(held)
-        # So that many queues leave time for something else. Timers look at the rest.
-        self._next_look = self._loop.time() + _REST_OF_LOOKS * (self._loop.time() - begin)
+    def grown(self, ends: list[tuple[str, int, int]]) -> None:
+        """Answer the held pulls of queues that grew: topic, queue id, and queue offset of the next message."""
+        self._archive.forget_bounds((topic, queue_id) for topic, queue_id, _ in ends)
+        self._held.grown(ends)
+
+    async def _look_at_queues(self) -> None:
+        """Look now and then whether queues with held pulls grew: the broker of the store writes to files, and tells nobody."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            queues = self._held.queues()
+            for at in range(0, len(queues), _LOOKED_AT_ONCE):
+                begin = self._loop.time()
+                some = queues[at : at + _LOOKED_AT_ONCE]
+                self._held.grown(await self._loop.run_in_executor(self._threads, self._ends, some))
+                await asyncio.sleep(_REST_OF_LOOKS * (self._loop.time() - begin))
+
+    def _ends(self, queues: list[tuple[str, int]]) -> list[tuple[str, int, int]]:
+        return [(topic, queue_id, self._end(topic, queue_id)) for topic, queue_id in queues]
+
+    def _end(self, topic: str, queue_id: int) -> int:
+        try:
+            return self._archive.bounds(topic, queue_id)[1]
+        except (OSError, ValueError):
+            # The pull itself tells the error.
+            return MAX_INT64
 
     async def check_transactions(self) -> None:
         """Ask producers for the state of their half messages that wait for long."""
@@ -252,22 +271,32 @@ class BrokerService:
             self._finish(connection, request, self._answer(request))
         elif code in self._quick:
             self._finish(connection, request, self._answer_timed(request))
-        elif self._in_threads >= _MOST_IN_THREADS:
+        elif self._in_threads >= _MOST_IN_THREADS or not self._has_space(size := _size(request)):
             self._finish(connection, request, Answer(code=Code.SYSTEM_BUSY, remark=_BUSY))
         else:
             self._in_threads += 1
-            work = self._loop.run_in_executor(self._threads, self._answer_timed, request)
-            work.add_done_callback(lambda done: self._finish_work(connection, request, done))
+            self._kept_bytes += size
+            work = self._loop.run_in_executor(self._threads, self._answer_in_thread, connection, request)
+            work.add_done_callback(lambda done: self._finish_work(connection, request, size, done))
+
+    def _has_space(self, size: int) -> bool:
+        """Return whether a request of this size may wait."""
+        return self._held.size + self._kept_bytes + size <= _MOST_KEPT_BYTES
+
+    def _answer_in_thread(self, connection: Connection, request: Request) -> Reply:
+        # The client may be gone meanwhile.
+        return self._answer_timed(request) if connection.is_open else None
 
     def _answer_timed(self, request: Request) -> Reply:
         """Answer a request, and note whether its kind needs a thread."""
         begin = self._loop.time()
         reply = self._answer(request)
         # What is in memory of a remote store tells nothing of the next request.
-        if not self._archive.is_remote and self._loop.time() - begin < _QUICK_S:
-            self._quick.add(request.command.code)
+        code = request.command.code
+        if not self._archive.is_remote and code in _MAY_BE_QUICK and self._loop.time() - begin < _QUICK_S:
+            self._quick.add(code)
         else:
-            self._quick.discard(request.command.code)
+            self._quick.discard(code)
         return reply
 
     def _answer(self, request: Request) -> Reply:
@@ -278,14 +307,19 @@ class BrokerService:
             _log.exception("request %s of %s", _name(request.command.code), request.peer.address)
             return Answer(code=Code.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
 
-    def _finish_work(self, connection: Connection, request: Request, done: asyncio.Future[Reply]) -> None:
+    def _finish_work(self, connection: Connection, request: Request, size: int, done: asyncio.Future[Reply]) -> None:
         self._in_threads -= 1
+        self._kept_bytes -= size
         if not done.cancelled():
             self._finish(connection, request, done.result())
 
     def _finish(self, connection: Connection, request: Request, reply: Reply) -> None:
         if isinstance(reply, Hold):
-            self._hold(_Held(connection, request, reply, self._loop.time() + reply.seconds))
+            size = _size(request)
+            if len(self._held) >= _MOST_HELD or not self._has_space(size):
+                self._finish(connection, request, Answer(code=Code.SYSTEM_BUSY, remark=_BUSY))
+            elif connection.is_open:
+                self._held.add(HeldPull(connection, request, reply, size))
         elif isinstance(reply, Put):
             self._put(connection, request, reply)
         elif isinstance(reply, Forward):
@@ -297,15 +331,7 @@ class BrokerService:
     def _send(self, connection: Connection, request: Request, reply: Answer) -> None:
         command = request.command
         if requests_log.isEnabledFor(logging.INFO):
-            what = (
-                request.peer.address,
-                _name(command.code),
-                command.ext,
-                int(reply.code),
-                reply.remark,
-                len(reply.body),
-            )
-            requests_log.info("%s %s %s -> %d %r, %d bytes", *what)
+            _log_request(request, reply)
         if not command.is_one_way and connection.is_open:
             connection.send(command.answer(reply.code, reply.ext, reply.body, reply.remark))
             self._state.counts["sent_bytes_total"] += len(reply.body)
@@ -384,49 +410,26 @@ class BrokerService:
         self._waiting.add(task)
         task.add_done_callback(self._waiting.discard)
 
-    def _hold(self, held: _Held) -> None:
-        """Let a pull wait. It looks now and then, because the broker of the store writes to files, and tells nobody."""
-        if len(self._held) >= _MOST_HELD:
-            self._finish(held.connection, held.request, Answer(code=Code.SYSTEM_BUSY, remark=_BUSY))
-            return
-
-        def look() -> None:
-            del self._held[held]
-            self._look(held)
-
-        self._held[held] = self._loop.call_later(max(0.0, min(_LOOK_S, held.until - self._loop.time())), look)
-
-    def _look(self, held: _Held) -> None:
-        hold = held.hold
-        if not held.connection.is_open:
-            return
-        if self._loop.time() < held.until and not self._has_grown(hold.topic, hold.queue_id, hold.offset):
-            self._hold(held)
-        else:
+    def _answer_held(self, held: HeldPull) -> None:
+        if held.connection.is_open:
             self._start(held.connection, replace(held.request, may_hold=False))
 
-    def _has_grown(self, topic: str, queue_id: int, offset: int) -> bool:
-        if self._archive.is_remote:
-            return False
-        try:
-            return self._archive.bounds(topic, queue_id)[1] > offset
-        except OSError:
-            return True
-
     def _ask(self, connection: Connection, request: Request, forward: Forward) -> None:
-        target = self._connections.get(forward.peer)
-        if target is None or len(self._forwarded) >= _MOST_FORWARDED:
+        target, size = self._connections.get(forward.peer), _size(request)
+        if target is None or len(self._forwarded) >= _MOST_FORWARDED or not self._has_space(size):
             self._finish(connection, request, Answer(code=Code.SYSTEM_BUSY, remark=_BUSY))
             return
         opaque = self._next_opaque()
 
         def too_late() -> None:
             del self._forwarded[opaque]
+            self._kept_bytes -= size
             remark = f"The consumer {forward.who} consume and process timeout"
             self._finish(connection, request, Answer(code=Code.CONSUME_MSG_TIMEOUT, remark=remark))
 
         timeout = self._loop.call_later(_FORWARD_S, too_late)
-        self._forwarded[opaque] = _Forwarded(connection, request, forward, timeout)
+        self._forwarded[opaque] = _Forwarded(connection, request, forward, timeout, size)
+        self._kept_bytes += size
         target.send(RemotingCommand.request(forward.code, opaque, forward.ext, forward.body))
 
     def _pass_on(self, peer: Peer, command: RemotingCommand) -> None:
@@ -435,6 +438,7 @@ class BrokerService:
         if asked is not None and asked.forward.peer is peer:
             del self._forwarded[command.opaque]
             asked.timeout.cancel()
+            self._kept_bytes -= asked.size
             reply = Answer(code=command.code, remark=command.remark, ext=command.ext or None, body=command.body)
             self._finish(asked.asker, asked.request, reply)
 
@@ -447,6 +451,22 @@ def _set(done: asyncio.Future[Placed], placed: Placed) -> None:
     # A server that stops waits no longer.
     if not done.done():
         done.set_result(placed)
+
+
+def _log_request(request: Request, reply: Answer) -> None:
+    """Write a line about a request without what could be used to sign others."""
+    fields = {name: "***" if name in SECRETS else value for name, value in request.command.ext.items()}
+    remark, key = reply.remark, request.command.ext.get(ACCESS_KEY)
+    if remark and key:
+        remark = remark.replace(key, "***")
+    what = (request.peer.address, _name(request.command.code), fields, int(reply.code), remark, len(reply.body))
+    requests_log.info("%s %s %s -> %d %r, %d bytes", *what)
+
+
+def _size(request: Request) -> int:
+    """Return about the bytes that a request takes while it waits."""
+    command = request.command
+    return _BESIDE_FIELDS + len(command.body) + sum(len(name) + len(value) for name, value in command.ext.items())
 
 
 def _not_available(error: OSError | ValueError) -> str:

@@ -252,10 +252,14 @@ class StoreParts:
         """Offset in the log before which messages are dispatched."""
         return self._dispatcher.offset
 
-    def show_queues(self) -> None:
-        """Write the units of the queues to their files, so that readers see them."""
+    def show_queues(self) -> list[tuple[str, int, int]]:
+        """Write the units of the queues to their files, so that readers see them.
+
+        Return the queues that grew since the last call: topic, queue id, and queue offset of the next message.
+        """
         with self._step.hold():
             self._queues.flush(sync=False)
+            return self._queues.take_grown()
 
     def flush_queues(self) -> None:
         """Flush the queues to the disk."""

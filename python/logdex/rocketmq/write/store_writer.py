@@ -329,10 +329,11 @@ class StoreWriter(Closing):
         finally:
             self._wake()
 
-    def follow(self, seen: Callable[[], None] | None) -> None:
+    def follow(self, seen: Callable[[list[tuple[str, int, int]]], None] | None) -> None:
         """Let readers see each message as soon as it is dispatched, and call `seen` then, in the service thread.
 
-        None: readers see messages within a second again. It needs the service thread.
+        `seen` gets the queues that grew: topic, queue id, and queue offset of the next message. None: readers see messages
+        within a second again. It needs the service thread.
 
         Raises:
             ValueError: The writer was opened with `services=False`.
@@ -556,7 +557,7 @@ class _Services:
         self._failing: dict[str, WriterState] = {}
         self._process = os.getpid()
         self._thread: threading.Thread | None = None
-        self.seen: Callable[[], None] | None = None
+        self.seen: Callable[[list[tuple[str, int, int]]], None] | None = None
         """What is called after messages were dispatched, which readers see at once then. It raises nothing."""
         self._seen_offset = 0
 
@@ -637,16 +638,16 @@ class _Services:
         if self._parts.log.wrote_offset > self._parts.dispatched_offset:
             # Delivered messages wait to be dispatched.
             self.wake()
-        if self._parts.dispatched_offset > self._seen_offset and self._try(self._parts.show_queues):
-            self._seen_offset = self._parts.dispatched_offset
-            seen()
+        dispatched = self._parts.dispatched_offset
+        if dispatched > self._seen_offset and self._try(lambda: seen(self._parts.show_queues()), "show_queues"):
+            self._seen_offset = dispatched
 
     def _goes_on(self) -> bool:
         return not self._stopped and self._parts.failure is None
 
-    def _try(self, call: Callable[[], object]) -> bool:
+    def _try(self, call: Callable[[], object], name: str | None = None) -> bool:
         """Call a service; return whether it passed."""
-        name = call.__name__
+        name = name or call.__name__
         try:
             call()
         except WriteFailedError as error:
