@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from logdex.cli.arguments import command
 from logdex.cli.commands import SUMMARIES
 from logdex.cli.output import Progress, complain, counts_text, say, say_report
+from logdex.rocketmq.replica import Replication
 
 if TYPE_CHECKING:
     import argparse
@@ -39,9 +40,6 @@ def add_parsers(subparsers: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Copy until the end or a signal; 130 if a copy that was to end was interrupted."""
-    # asyncio takes longer to import than the rest of a short command.
-    from logdex.rocketmq.replica import Replication  # noqa: PLC0415
-
     with Progress("copy") as progress:
         replication = Replication(arguments.master, arguments.directory, once=arguments.once, progress=progress)
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -11,11 +11,15 @@ begin in one frame and end in the next. Source: HAConnection, HAService.HAClient
 
 from __future__ import annotations
 
-import socket
 import struct
 import time
+from typing import TYPE_CHECKING
 
 from logdex.errors import CorruptFileError
+from logdex.rocketmq.replica.wire import Wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 HEADER = struct.Struct(">qi")
 REPORT = struct.Struct(">q")
@@ -35,11 +39,12 @@ class ConnectionLostError(ConnectionError):
 class LogStream:
     """A connection to a master that sends its log from one offset on."""
 
-    def __init__(self, host: str, port: int, begin: int, file_size: int) -> None:
+    def __init__(self, host: str, port: int, begin: int, file_size: int, is_stopped: Callable[[], bool]) -> None:
         """Connect, and ask for the log from an offset on, or with 0 for the newest file.
 
         Raises:
             ConnectionLostError: The master cannot be reached.
+            StoppedError: `is_stopped` returned True. Every call may raise it.
         """
         self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._position = begin
@@ -49,10 +54,9 @@ class LogStream:
         self._buffer = memoryview(bytearray(_RECEIVE_BYTES))
         self._heard = self._reported = time.monotonic()
         try:
-            self._wire = socket.create_connection((host, port), timeout=SILENT_S)
-            self._wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._wire = Wire(host, port, SILENT_S, is_stopped)
         except OSError as error:
-            raise ConnectionLostError(f"{self._address}: {error}") from None
+            raise ConnectionLostError(str(error)) from None
 
     def report(self, offset: int) -> None:
         """Tell the master the end of the copy: everything before it is acknowledged.
@@ -61,10 +65,9 @@ class LogStream:
             ConnectionLostError: The master cannot be reached.
         """
         try:
-            self._wire.settimeout(SILENT_S)
-            self._wire.sendall(REPORT.pack(offset))
+            self._wire.send(REPORT.pack(offset), time.monotonic() + SILENT_S)
         except OSError as error:
-            raise ConnectionLostError(f"{self._address}: {error}") from None
+            raise ConnectionLostError(str(error)) from None
         self._reported = time.monotonic()
 
     @property
@@ -80,14 +83,13 @@ class LogStream:
             CorruptFileError: The bytes are not the log from the next offset on.
         """
         try:
-            self._wire.settimeout(WAIT_S)
-            count = self._wire.recv_into(self._buffer)
+            count = self._wire.receive_into(self._buffer, time.monotonic() + WAIT_S)
         except TimeoutError:
             if self._heard + SILENT_S <= time.monotonic():
                 raise ConnectionLostError(f"{self._address}: silent for {SILENT_S:.0f} s") from None
             return
         except OSError as error:
-            raise ConnectionLostError(f"{self._address}: {error}") from None
+            raise ConnectionLostError(str(error)) from None
         if not count:
             raise ConnectionLostError(f"{self._address}: the master closed the connection")
         self._heard = time.monotonic()

@@ -6,18 +6,19 @@ Source: SlaveSynchronize, AdminBrokerProcessor.
 from __future__ import annotations
 
 import json
-import socket
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from logdex._core import RemotingCommand
+from logdex._types import MAX_INT64, MIN_INT64
 from logdex.errors import CorruptFileError
 from logdex.rocketmq.remoting_codes import Ask, Code
+from logdex.rocketmq.replica.wire import Wire
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 ANSWER_S = 3.0
@@ -31,6 +32,8 @@ _HEAD = 4
 _TRIES = 4
 _PAUSE_S = 1.0
 _PIECE = 65_536
+_MOST_DIGITS = 20
+_PORTS = range(1, 1 << 16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +57,19 @@ class MasterState:
 class Master:
     """A broker that is asked over the remoting protocol. Any thread may ask; each call is a connection."""
 
-    def __init__(self, address: str) -> None:
-        """Take the address `host:port` or `[ipv6]:port`.
+    def __init__(self, address: str, is_stopped: Callable[[], bool] = lambda: False) -> None:
+        """Take the address `host:port` or `[ipv6]:port`. Questions end with `StoppedError` when `is_stopped` returns True.
 
         Raises:
             ValueError: It is no such address.
         """
         host, _, port = address.rpartition(":")
-        if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        if not host or not port.isdecimal() or len(port) > _MOST_DIGITS or int(port) not in _PORTS:
             raise ValueError(f"master={address!r}: expected HOST:PORT, where the broker listens (listenPort, 10911)")
         self.address = address
         self.host = host.removeprefix("[").removesuffix("]")
         self._port = int(port)
+        self._is_stopped = is_stopped
 
     def state(self) -> MasterState:
         """Return what the master says of itself.
@@ -82,6 +86,8 @@ class Master:
         file_size, ha_port = (self._number(facts, name) for name in ("mappedFileSizeCommitLog", "haListenPort"))
         if file_size < 1:
             raise CorruptFileError(self.address, 0, "a broker's mappedFileSizeCommitLog", str(file_size))
+        if ha_port not in _PORTS:
+            raise CorruptFileError(self.address, 0, "a broker's haListenPort, 1 to 65535", str(ha_port))
         options = {option: self._number(facts, name) for option, name in _SIZES.items() if name in facts}
         if facts.get("enableConsumeQueueExt") == "true":
             options["extension_file_size"] = self._number(facts, "mappedFileSizeConsumeQueueExt")
@@ -117,7 +123,7 @@ class Master:
 
     @contextmanager
     def _connection(self) -> Iterator[_Connection]:
-        with socket.create_connection((self.host, self._port), timeout=ANSWER_S) as wire:
+        with closing(Wire(self.host, self._port, ANSWER_S, self._is_stopped)) as wire:
             yield _Connection(wire, self.address)
 
     def _members(self, body: bytes) -> dict[str, Any]:
@@ -129,25 +135,28 @@ class Master:
 
     def _number(self, facts: dict[str, Any], name: str) -> int:
         text = str(facts.get(name))
-        if not text.removeprefix("-").isdecimal():
+        is_number = len(text) <= _MOST_DIGITS and text.removeprefix("-").isdecimal()
+        if not is_number or not MIN_INT64 <= int(text) <= MAX_INT64:
             raise CorruptFileError(self.address, 0, f"a broker's {name}", f"{text:.40}")
         return int(text)
 
 
 @dataclass(slots=True)
 class _Connection:
-    _wire: socket.socket
+    _wire: Wire
     _address: str
     _asked: int = 0
 
     def ask(self, code: int, ext: dict[str, str] | None = None, *, may_refuse: bool = False) -> RemotingCommand:
         """Return the answer to a request; raise OSError if there is none in time, or a refusal."""
         self._asked += 1
-        self._wire.sendall(RemotingCommand.request(code, self._asked, ext or {}))
+        # A master that sends a byte now and then has no more time.
+        until = time.monotonic() + ANSWER_S
+        self._wire.send(RemotingCommand.request(code, self._asked, ext or {}), until)
         try:
-            answer = RemotingCommand.decode(self._read())
+            answer = RemotingCommand.decode(self._read(until))
             while not answer.is_answer or answer.opaque != self._asked:
-                answer = RemotingCommand.decode(self._read())
+                answer = RemotingCommand.decode(self._read(until))
         except ValueError as error:
             raise ConnectionError(f"{self._address}: expected the answer of a broker, found a {error}") from None
         if answer.code != Code.SUCCESS and not may_refuse:
@@ -162,17 +171,18 @@ class _Connection:
             answer = self.ask(code, may_refuse=True)
             if answer.code == Code.SUCCESS:
                 return answer
-            time.sleep(_PAUSE_S)
+            self._wire.pause(_PAUSE_S)
         return self.ask(code)
 
-    def _read(self) -> bytes:
+    def _read(self, until: float) -> bytes:
         frame = bytearray()
+        piece = memoryview(bytearray(_PIECE))
         length = _HEAD
         while len(frame) < length:
-            piece = self._wire.recv(min(length - len(frame), _PIECE))
-            if not piece:
+            count = self._wire.receive_into(piece[: length - len(frame)], until)
+            if not count:
                 raise ConnectionResetError(f"{self._address}: closed before it answered")
-            frame += piece
+            frame += piece[:count]
             if len(frame) == _HEAD:
                 length = RemotingCommand.frame_length(bytes(frame))
         return bytes(frame)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from logdex.rocketmq.replica.log_stream import ConnectionLostError, LogStream
 from logdex.rocketmq.replica.master import Master, MasterState
 from logdex.rocketmq.replica.store_copy import StoreCopy
 from logdex.rocketmq.replica.tables import write_tables
+from logdex.rocketmq.replica.wire import StoppedError
 
 if TYPE_CHECKING:
     import os
@@ -85,7 +87,7 @@ class Replication:
     def __init__(
         self, master: str, directory: str | os.PathLike[str], *, once: bool = False, progress: Progress | None = None
     ) -> None:
-        self._master = Master(master)
+        self._master = Master(master, self._is_over)
         self._root = local_path(directory)
         self._once = once
         self._progress = progress
@@ -95,6 +97,11 @@ class Replication:
         self._master_end = 0
         self._is_complete = False
         self._ended = threading.Event()
+        self._grown = 0.0
+        """When messages came last, by the clock that never steps."""
+
+    def _is_over(self) -> bool:
+        return self._stop.is_set() or self._ended.is_set()
 
     def stop(self) -> None:
         """Let `run` close the copy and return. Any thread and any signal handler may call this."""
@@ -107,8 +114,11 @@ class Replication:
 
     def run(self) -> Report:
         """Copy until the end or `stop`, and return the report; see `replicate`."""
-        # In this order every offset in the tables is in the log before its end.
-        tables, state = self._master.tables(), self._master.state()
+        try:
+            # In this order every offset in the tables is in the log before its end.
+            tables, state = self._master.tables(), self._master.state()
+        except StoppedError:
+            return Report([], {"log_bytes": 0, "messages": 0})
         self._master_end = target = state.max_offset
         if state.role == "SYNC_MASTER":
             _log.warning(
@@ -151,7 +161,9 @@ class Replication:
         for thread in threads:
             thread.start()
         try:
-            self._follow(copy, state, begin)
+            self._grown = time.monotonic()
+            with suppress(StoppedError):
+                self._follow(copy, state, begin)
         finally:
             self._ended.set()
             for thread in threads:
@@ -168,6 +180,8 @@ class Replication:
                     if service.due <= time.monotonic():
                         service.call()
                         service.put_off()
+        except StoppedError:
+            pass
         except Exception as error:  # noqa: BLE001 -- raised by the thread that copies
             self._failure = self._failure or error
 
@@ -181,7 +195,7 @@ class Replication:
             before = copy.end
             state = self._master.state()
         except OSError as error:
-            _log.warning("%s does not say its tables: %s", self._master.address, error)
+            _log.warning("the tables of the master are not copied: %s", error)
             return
         self._master_end = state.max_offset
         self._check_bounds(state, before, copy.end)
@@ -195,7 +209,7 @@ class Replication:
 
     def _follow(self, copy: StoreCopy, state: MasterState, begin: int) -> None:
         """Copy the log over one connection after the other."""
-        target, grown = state.max_offset, time.monotonic()
+        target = state.max_offset
         while not self._stop.is_set():
             before = copy.end
             self._check_bounds(state, before, before)
@@ -205,8 +219,7 @@ class Replication:
                     break
                 self._stream(copy, state, begin, target)
             except ConnectionLostError as error:
-                grown = time.monotonic() if copy.end > before else grown
-                if self._once and time.monotonic() - grown > GIVE_UP_S:
+                if self._once and self._is_stuck():
                     raise
                 _log.warning("%s; it is tried again", error)
                 state = self._ask_again() or state
@@ -221,8 +234,11 @@ class Replication:
             except OSError as error:
                 if self._once and time.monotonic() - since > GIVE_UP_S:
                     raise
-                _log.warning("%s cannot be reached: %s; it is tried again", self._master.address, error)
+                _log.warning("%s; it is tried again", error)
         return None
+
+    def _is_stuck(self) -> bool:
+        return time.monotonic() - self._grown > GIVE_UP_S
 
     def _is_done(self, copy: StoreCopy, target: int) -> bool:
         self._raise_failure()
@@ -233,11 +249,14 @@ class Replication:
         # A master sends a slave without a log only its newest file. Its log begins with the first byte of a size below 2^24.
         asked = copy.end or int(state.max_offset > 0)
         log = bytearray(asked - copy.end)
-        stream = LogStream(self._master.host, state.ha_port, asked, state.file_size)
+        stream = LogStream(self._master.host, state.ha_port, asked, state.file_size, self._is_over)
         try:
             stream.report(asked)
             needed = 0
             while not self._is_done(copy, target):
+                if self._once and self._is_stuck():
+                    expected = f"the log up to offset {target}, found nothing after {copy.end} for {GIVE_UP_S:.0f} s"
+                    raise ConnectionLostError(f"{self._master.address}: expected {expected}")
                 try:
                     stream.receive(log)
                 except CorruptFileError:
@@ -260,6 +279,8 @@ class Replication:
         except CorruptFileError as error:
             raise CorruptFileError(self._master.address, copy.end, error.expected, error.found) from None
         del log[:taken]
+        if taken:
+            self._grown = time.monotonic()
         copy.sync()
         return needed
 
@@ -285,7 +306,7 @@ class Replication:
         try:
             found = self._master.message(offset)
         except OSError as error:
-            raise ConnectionLostError(f"{self._master.address}: {error}") from None
+            raise ConnectionLostError(str(error)) from None
         if found != frame:
             what = "no message" if found is None else "another message"
             expected = f"the last message of the copy, {len(frame)} bytes"

@@ -14,7 +14,7 @@ import textwrap
 import threading
 import time
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,6 +23,7 @@ import golden
 from logdex.errors import CorruptFileError, LockedError
 from logdex.rocketmq import MessageStore, StoreWriter, replicate
 from logdex.rocketmq.replica import Replication, log_stream, replication, store_copy
+from logdex.rocketmq.replica import master as replica_master
 from master import Master, read_exactly, read_reports, send_log
 
 if TYPE_CHECKING:
@@ -508,8 +509,89 @@ def test_an_address_that_is_none_is_refused(address: str, tmp_path: Path) -> Non
 def test_a_master_that_cannot_be_reached_is_an_error_and_creates_nothing(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        with pytest.raises(ConnectionRefusedError):
-            replicate(f"127.0.0.1:{taken.getsockname()[1]}", tmp_path / "copy")
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ConnectionRefusedError) as refused:
+            replicate(address, tmp_path / "copy")
+        assert refused.value.filename == address
+    assert not (tmp_path / "copy").exists()
+
+
+@contextmanager
+def trickling() -> Iterator[str]:
+    """Return the address of a master whose answer comes byte by byte and never ends."""
+    ended = threading.Event()
+
+    def trickle() -> None:
+        connection, _ = server.accept()
+        with connection, suppress(OSError):
+            connection.sendall((1 << 20).to_bytes(4, "big"))
+            while not ended.wait(0.02):
+                connection.sendall(b"x")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=trickle)
+        thread.start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        ended.set()
+        thread.join()
+
+
+def test_a_master_that_trickles_its_answer_gets_no_more_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(replica_master, "ANSWER_S", 0.3)
+    with trickling() as address:
+        with pytest.raises(TimeoutError) as late:
+            replicate(address, tmp_path / "copy")
+        assert late.value.filename == address
+
+
+def test_a_copy_stops_while_its_master_trickles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(replica_master, "ANSWER_S", 60.0)
+    with trickling() as address:
+        copy = Replication(address, tmp_path / "copy")
+        thread = threading.Thread(target=copy.run)
+        thread.start()
+        thread.join(0.1)
+        assert thread.is_alive()
+        copy.stop()
+        thread.join(5)
+        assert not thread.is_alive()
+
+
+def test_a_copy_that_is_to_end_gives_up_if_nothing_but_heartbeats_comes(
+    master: Master, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(replication, "GIVE_UP_S", 0.3)
+
+    def beat(master: Master, connection: socket.socket, begin: int) -> None:
+        while not master.is_stopped:
+            try:
+                connection.sendall(struct.pack(">qi", begin, 0))
+            except OSError:
+                return
+            time.sleep(0.02)
+
+    master.behaviour = beat
+    with pytest.raises(ConnectionError, match=f"expected the log up to offset {master.end}, found nothing after 0"):
+        replicate(master.address, tmp_path / "copy", once=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("haListenPort", "0"), ("haListenPort", "99999"), ("haListenPort", "9" * 5_000), ("maxIndexNum", "9" * 20)],
+)
+def test_a_number_that_no_broker_has_is_refused_at_once(
+    name: str, value: str, master: Master, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    answer = master.answer
+
+    def with_number(code: int, ext: dict[str, str]) -> tuple[int, bytes]:
+        status, body = answer(code, ext)
+        return status, body + (f"{name}={value}\n".encode() if code == 26 else b"")
+
+    monkeypatch.setattr(master, "answer", with_number)
+    with pytest.raises(CorruptFileError, match=f"expected a broker's {name}") as refused:
+        replicate(master.address, tmp_path / "copy")
+    assert (refused.value.path, len(refused.value.found) < 50) == (master.address, True)
     assert not (tmp_path / "copy").exists()
 
 
