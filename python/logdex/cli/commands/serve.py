@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import signal
 import sys
 from typing import TYPE_CHECKING, get_args
@@ -34,6 +35,8 @@ producer is answered.
   logdex serve /tmp/store --write
   mqadmin topicList -n 127.0.0.1:10911
   logdex serve /backup/store --bind 0.0.0.0 --advertise archive.example:10911 --offsets offsets.json"""
+
+_OPEN_FILES = 4096
 
 
 def add_parsers(subparsers: Subparsers) -> None:
@@ -93,6 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ValueError("--tls-key: expected with --tls-cert")
     if arguments.request_log:
         _log_requests(arguments.request_log)
+    _raise_open_files()
     tls = (arguments.tls_cert, arguments.tls_key or arguments.tls_cert) if arguments.tls_cert else None
     options = {
         "advertise": arguments.advertise,
@@ -133,6 +137,14 @@ async def _serve(server: Server, arguments: argparse.Namespace) -> None:
             say(f"{arguments.store}: name server and broker at {server.address}, {how}; stop with Ctrl-C")
         sys.stdout.flush()
         await stopped.wait()
+
+
+def _raise_open_files() -> None:
+    """Let the process open as many files as it may, within reason: each connection takes one. A JVM does the same."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _log_requests(file: str) -> None:

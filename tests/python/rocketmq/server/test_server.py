@@ -214,6 +214,29 @@ def test_requests_are_logged_as_one_line_each(run: Callable[..., None], caplog: 
     assert "\n" not in line
 
 
+def test_the_log_of_requests_shows_no_keys_and_signatures(
+    run: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    (signed, *_) = wire.vectors("acl")
+    signature = signed["requestExtFields"]["Signature"] if "requestExtFields" in signed else None
+    frame = bytes.fromhex(signed["requestHex"])
+    signature = signature or wire.split(frame)[0]["extFields"]["Signature"]
+
+    async def test(server: rocketmq.Server) -> None:
+        async with client(server) as asker:
+            await asker.ask(frame)
+            await asker.ask(wire.request(30, {**MAX, "AccessKey": signed["accessKey"], "Signature": "wrong-one"}))
+            await asker.ask(wire.request(30, {**MAX, "AccessKey": "unknown-key", "SecurityToken": "a-token"}))
+
+    with caplog.at_level("INFO", "logdex.rocketmq.server.requests"):
+        run(test, acl={signed["accessKey"]: signed["secretKey"]})
+    lines = [each.getMessage() for each in caplog.records if each.name.endswith(".requests")]
+    assert len(lines) == 3
+    assert "Check signature failed for accessKey=***" in lines[1]
+    secrets = (signed["accessKey"], signed["secretKey"], signature, "wrong-one", "unknown-key", "a-token")
+    assert not [(secret, line) for secret in secrets for line in lines if secret in line]
+
+
 def test_unsigned_requests_are_refused(run: Callable[..., None]) -> None:
     (signed, *_) = wire.vectors("acl")
 
