@@ -113,7 +113,7 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent_bytes = 0
         self._is_receiving = False
         self._is_paused = False
-        self._is_yielding = False
+        self._pauses = 0
         self._is_connected = False
         self._has_spoken = False
         self._active = self._waits_since = listener.now()
@@ -245,15 +245,16 @@ class Connection(asyncio.BufferedProtocol):
         self._waits_since = self._listener.now()
         self._go_on()
 
-    def _yield(self) -> None:
-        """Let the event loop look at other clients before the next frame."""
-        if self._transport is not None and self.is_open and not self._is_yielding:
-            self._is_yielding = True
+    def pause(self) -> None:
+        """Take no further frame, until `resume` was called as often."""
+        self._pauses += 1
+        if self._transport is not None and self.is_open:
             self._transport.pause_reading()
-            self._listener.soon(self._end_yield)
 
-    def _end_yield(self) -> None:
-        self._is_yielding = False
+    def resume(self) -> None:
+        """Go on after a `pause`."""
+        self._pauses -= 1
+        self._waits_since = self._listener.now()
         self._go_on()
 
     def _go_on(self) -> None:
@@ -264,13 +265,14 @@ class Connection(asyncio.BufferedProtocol):
     def check(self, now: float) -> None:
         """Drop the client if it is idle or slow."""
         limits = self._listener.limits
-        if (self._is_paused or self._buffer) and self._waits_since + limits.slow_s < now:
+        owes = self._is_paused or (self._buffer and not self._pauses)
+        if owes and self._waits_since + limits.slow_s < now:
             self.drop("too slow")
         elif self._active + limits.idle_s < now:
             self.drop("idle")
 
     def _is_reading(self) -> bool:
-        return not self._is_paused and not self._is_yielding and self.is_open
+        return not self._is_paused and not self._pauses and self.is_open
 
     def _split(self) -> None:
         self._is_receiving = True
@@ -295,8 +297,9 @@ class Connection(asyncio.BufferedProtocol):
                     self._active = self._waits_since = self._listener.now()
                     self._has_spoken = True
                     service.received(self, frame)
-                    if self._active > until:
-                        self._yield()
+                    if self._active > until and self._is_reading():
+                        self.pause()
+                        self._listener.soon(self.resume)
                 if not buffer:
                     # Dropped meanwhile.
                     break
@@ -382,14 +385,12 @@ class Listener:
                 return
             accepted.settimeout(0)
             connection = Connection(self, accepted, peer)
-            if not self._has_place(connection.host) or (tls is not None and not self._has_handshake()):
+            if not self._has_place(connection.host):
                 _log.info("%s: dropped: too many connections", connection.address)
                 accepted.close()
                 continue
             self.connections.add(connection)
             self._of_host[connection.host] += 1
-            if tls is not None:
-                self._handshakes[connection] = None
             assert self._loop is not None  # noqa: S101 -- it listens
             task = self._loop.create_task(self._open(self._loop, connection, accepted, tls))
             self._opening.add(task)
@@ -415,13 +416,22 @@ class Listener:
         tls: ssl.SSLContext | None,
     ) -> None:
         handshake: dict[str, Any] = {} if tls is None else {"ssl": tls, "ssl_handshake_timeout": _HANDSHAKE_S}
+        is_ours = True
         try:
+            if tls is not None:
+                await asyncio.wait_for(_readable(loop, accepted), _HANDSHAKE_S)
+                if connection not in self.connections or not self._has_handshake():
+                    raise ConnectionAbortedError("no TLS handshake")
+                self._handshakes[connection] = None
+            is_ours = False
             await loop.connect_accepted_socket(lambda: connection, accepted, **handshake)
         except (OSError, asyncio.TimeoutError) as error:
             _log.debug("%s: %s", connection.address, error)
             self.forget(connection)
             connection.closed.set_result(None)
         finally:
+            if is_ours:
+                accepted.close()
             self._handshakes.pop(connection, None)
 
     def _has_place(self, host: str) -> bool:
@@ -526,6 +536,16 @@ class Listener:
             task.cancel()
         await asyncio.gather(*self._opening, return_exceptions=True)
         await asyncio.sleep(0)
+
+
+async def _readable(loop: asyncio.AbstractEventLoop, accepted: socket.socket) -> None:
+    """Wait for the first bytes of a client: TLS takes much memory, which a client that sends nothing does not get."""
+    came = asyncio.Event()
+    loop.add_reader(accepted, came.set)
+    try:
+        await came.wait()
+    finally:
+        loop.remove_reader(accepted)
 
 
 def _listen(addresses: Iterable[tuple[int, Any]]) -> list[socket.socket]:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -44,6 +46,8 @@ requests_log = logging.getLogger("logdex.rocketmq.server.requests")
 
 _THREADS = 4
 _MOST_IN_THREADS = 256
+_MOST_OF_CLIENT = 2
+"""Requests of one client that threads answer at a time; its next ones are read later."""
 _QUICK_S = 0.005
 """A kind of request whose last answer took less than this needs no thread: a change of threads costs more than a short search."""
 _MAY_BE_QUICK = {Ask.SEARCH_OFFSET_BY_TIMESTAMP, Ask.VIEW_MESSAGE_BY_ID, Ask.GET_BROKER_RUNTIME_INFO}
@@ -100,6 +104,10 @@ class BrokerService:
         self._peers: dict[Connection, Peer] = {}
         self._connections: dict[Peer, Connection] = {}
         self._in_threads = 0
+        self._searches: Counter[Connection] = Counter()
+        """Requests in threads, by client."""
+        self._results = threading.Semaphore(_THREADS)
+        """So that no thread begins while the event loop has not sent what the threads have found."""
         self._puts = None if put_each is None else PutService(self._loop, put_each)
         self._flushed = flushed
         self._held = HeldPulls(self._loop, self._answer_held)
@@ -197,6 +205,8 @@ class BrokerService:
             forwarded.timeout.cancel()
         self._held.clear()
         self._forwarded.clear()
+        # Nobody waits for the results any more.
+        self._results.release(_MOST_IN_THREADS + _THREADS)
         self._threads.shutdown()
         if self._puts is not None:
             self._puts.close()
@@ -276,6 +286,9 @@ class BrokerService:
         else:
             self._in_threads += 1
             self._kept_bytes += size
+            self._searches[connection] += 1
+            if self._searches[connection] == _MOST_OF_CLIENT:
+                connection.pause()
             work = self._loop.run_in_executor(self._threads, self._answer_in_thread, connection, request)
             work.add_done_callback(lambda done: self._finish_work(connection, request, size, done))
 
@@ -284,6 +297,7 @@ class BrokerService:
         return self._held.size + self._kept_bytes + size <= _MOST_KEPT_BYTES
 
     def _answer_in_thread(self, connection: Connection, request: Request) -> Reply:
+        self._results.acquire()
         # The client may be gone meanwhile.
         return self._answer_timed(request) if connection.is_open else None
 
@@ -308,10 +322,16 @@ class BrokerService:
             return Answer(code=Code.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
 
     def _finish_work(self, connection: Connection, request: Request, size: int, done: asyncio.Future[Reply]) -> None:
+        self._results.release()
         self._in_threads -= 1
         self._kept_bytes -= size
         if not done.cancelled():
             self._finish(connection, request, done.result())
+        self._searches[connection] -= 1
+        if self._searches[connection] == _MOST_OF_CLIENT - 1:
+            connection.resume()
+        if not self._searches[connection]:
+            del self._searches[connection]
 
     def _finish(self, connection: Connection, request: Request, reply: Reply) -> None:
         if isinstance(reply, Hold):

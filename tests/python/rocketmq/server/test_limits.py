@@ -10,6 +10,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
@@ -209,6 +210,34 @@ def test_a_slow_search_keeps_no_other_client_waiting_even_after_quick_ones(run: 
     run(test)
 
 
+def test_searches_of_one_client_leave_threads_for_others(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, answer = threading.Event(), service.answer
+
+    def search(archive: Archive, state: Any, request: Any) -> Any:
+        if request.command.ext.get("key") == "slow":
+            go_on.wait(20)
+        return answer(archive, state, request)
+
+    monkeypatch.setattr(service, "answer", search)
+    query = {"topic": "T", "key": "a-key", "maxNum": "1", "beginTimestamp": "0", "endTimestamp": str(1 << 62)}
+
+    async def test(server: rocketmq.Server) -> None:
+        _, broker = _parts(server)
+        async with client(server) as greedy, client(server) as other:
+            slow = {**query, "key": "slow"}
+            greedy.writer.write(b"".join(wire.request(12, slow, opaque=number) for number in range(10)))
+            await _until(lambda: broker._in_threads == service._MOST_OF_CLIENT)
+            assert (await other.ask(wire.request(12, query)))[0]["code"] == 0
+            assert broker._in_threads == service._MOST_OF_CLIENT
+            go_on.set()
+            assert {(await greedy.read())[0]["opaque"] for _ in range(10)} == {*range(10)}
+            assert not broker._searches
+
+    run(test)
+
+
 # Memory
 
 
@@ -320,9 +349,16 @@ def test_few_handshakes_are_under_way_and_slow_ones_make_place(
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
 
     async def test(server: rocketmq.Server) -> None:
-        async with client(server) as first, client(server), client(server, context) as asker:
-            assert (await asker.ask(wire.request(30, MAX)))[0]["code"] == 0
-            assert await first.is_closed()
+        listener, _ = _parts(server)
+        async with client(server) as first, client(server) as second, client(server), client(server):
+            for slow in (first, second):
+                slow.writer.write(b"\x16")
+            await _until(lambda: len(listener._handshakes) == 2)
+            async with client(server, context) as asker:
+                assert (await asker.ask(wire.request(30, MAX)))[0]["code"] == 0
+                assert await first.is_closed()
+                # Those that sent nothing have no part of a handshake yet.
+                assert len(listener._handshakes) == 1
 
     run(test, tls=certificate)
 
