@@ -9,6 +9,8 @@ const DAY_MS: i64 = 86_400_000;
 const MINUTE_MS: i64 = 60_000;
 /// Milliseconds of 1990-01-01. A smaller number is more likely a number of seconds, or of a date.
 const YEAR_1990_MS: i64 = 631_152_000_000;
+/// Milliseconds of 1970-01-01T02:46:40. A smaller number is no date of eight digits, and no number of seconds since April 1970.
+const LEAST_UNCLEAR: i64 = 10_000_000;
 /// Years of four digits.
 const YEARS: RangeInclusive<i32> = 1..=9999;
 
@@ -53,15 +55,39 @@ pub fn parse_time(text: &str, now_ms: i64, end: bool) -> Result<i64, String> {
         if number >= YEAR_1990_MS {
             return Ok(number);
         }
-        let (ms, seconds) = (TimeText(number), number.saturating_mul(1000));
-        let readings = format!("{ms} in milliseconds, {} in seconds", TimeText(seconds));
-        return Err(format!("{text} is ambiguous: {readings}; expected milliseconds of 1990 or later, or ISO 8601"));
+        return Err(ambiguous(number, text));
     }
     iso(text, end).map(|(ms, _)| ms).ok_or_else(|| {
         let known = "epoch milliseconds, ISO 8601 such as 2026-11-21T19:30:00Z, or an age such as -2h";
         let shown: String = text.chars().take(80).collect();
         format!("expected a time ({known}): '{}'", shown.escape_debug())
     })
+}
+
+/// Checks a number of milliseconds that a program gives as a bound of a range of times.
+///
+/// Numbers below 10,000,000, such as 0, are times before all messages. From there to 1990 a number is more likely one of seconds or
+/// the digits of a date, and the range would hold everything or nothing.
+///
+/// # Errors
+///
+/// The readings of the number.
+pub fn check_bound(number: i64) -> Result<(), String> {
+    if (LEAST_UNCLEAR..YEAR_1990_MS).contains(&number) {
+        return Err(ambiguous(number, &number.to_string()));
+    }
+    Ok(())
+}
+
+/// What is wrong with a number before 1990, as it was given.
+fn ambiguous(number: i64, text: &str) -> String {
+    let (ms, seconds) = (TimeText(number), number.saturating_mul(1000));
+    let mut readings = format!("{ms} in milliseconds, {} in seconds", TimeText(seconds));
+    if let Some(date) = days_of(number / 10_000, number / 100 % 100, number % 100) {
+        let date = TimeText(date * DAY_MS).to_string();
+        readings.push_str(&format!(", {} as a date", date.get(..10).unwrap_or_default()));
+    }
+    format!("{text} is ambiguous: {readings}; expected milliseconds of 1990 or later, or ISO 8601")
 }
 
 fn too_large(text: &str) -> String {
@@ -239,6 +265,22 @@ mod tests {
             assert!(parse_time(text, 0, false).unwrap_err().starts_with("expected a time ("), "{text}");
         }
         assert!(parse_time("-99999999999999999d", 0, false).unwrap_err().contains("64-bit"));
+    }
+
+    #[test]
+    fn a_bound_that_may_be_of_seconds_or_a_date_is_refused_with_its_readings() {
+        for number in [i64::MIN, -1, 0, 1, 9_999_999, YEAR_1990_MS, 1_795_219_200_000, i64::MAX] {
+            assert_eq!(check_bound(number), Ok(()), "{number}");
+        }
+        for number in [10_000_000, 1_795_219_200, 99_999_999_999, YEAR_1990_MS - 1] {
+            let refused = check_bound(number).unwrap_err();
+            assert_eq!(refused, parse_time(&format!("{number:09}"), 0, false).unwrap_err().trim_start_matches('0'));
+        }
+        assert_eq!(
+            check_bound(20_261_121).unwrap_err(),
+            "20261121 is ambiguous: 1970-01-01T05:37:41.121Z in milliseconds, 1970-08-23T12:05:21.000Z in seconds, \
+             2026-11-21 as a date; expected milliseconds of 1990 or later, or ISO 8601"
+        );
     }
 
     #[test]

@@ -20,7 +20,15 @@ except ModuleNotFoundError as error:
             "cannot bring it: install the wheel on each machine, or ship a whole environment with spark.archives (docs/spark.md)"
         ) from error
     raise
-from logdex.errors import CorruptFileError, DamageWarning, GeometryError, IndexFullError, LockedError, LogdexError
+from logdex.errors import (
+    CorruptFileError,
+    DamageWarning,
+    GeometryError,
+    IndexFullError,
+    LockedError,
+    LogdexError,
+    UnknownTopicWarning,
+)
 from logdex.report import Finding, Report
 
 if TYPE_CHECKING:
@@ -41,6 +49,7 @@ __all__ = [
     "LockedError",
     "LogdexError",
     "Report",
+    "UnknownTopicWarning",
     "__version__",
     "kafka",
     "open",

@@ -24,6 +24,7 @@ Time: TypeAlias = int | datetime | str
 
 MIN_INT64 = -(1 << 63)
 MAX_INT64 = (1 << 63) - 1
+MAX_INT32 = (1 << 31) - 1
 
 
 def check_int64(**arguments: int | None) -> None:
@@ -36,3 +37,9 @@ def check_int64(**arguments: int | None) -> None:
     for name, value in arguments.items():
         if value is not None and not MIN_INT64 <= operator.index(value) <= MAX_INT64:
             raise ValueError(f"{name} must fit in a signed 64-bit integer")
+
+
+def check_queue_id(queue_id: int | None) -> None:
+    """Raise `ValueError` if the number of a queue is neither None nor a Java `int` from 0 on."""
+    if queue_id is not None and not 0 <= operator.index(queue_id) <= MAX_INT32:
+        raise ValueError(f"queue_id={queue_id}: expected 0 to {MAX_INT32}")

@@ -100,6 +100,10 @@ class DamageWarning(UserWarning):
         return f"{text}; and {rest:,} more" if rest > 0 else text
 
 
+class UnknownTopicWarning(UserWarning):
+    """A call named a topic that is not here; the text has the names that are spelled nearly like it."""
+
+
 __all__: list[str] = [
     "CorruptFileError",
     "DamageWarning",
@@ -107,5 +111,6 @@ __all__: list[str] = [
     "IndexFullError",
     "LockedError",
     "LogdexError",
+    "UnknownTopicWarning",
     "WriteFailedError",
 ]

@@ -10,11 +10,11 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from logdex._core import finding_kinds
-from logdex.errors import DamageWarning, printable
+from logdex.errors import DamageWarning, UnknownTopicWarning, printable
 from logdex.notebook import SHOWN_ROWS, html_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 _log = logging.getLogger("logdex")
 _KINDS = frozenset(finding_kinds())
@@ -60,6 +60,18 @@ def near_names(wanted: str, names: Iterable[str]) -> str:
         return f"near spellings: {', '.join(near)}"
     more = f" and {len(lowered) - _SHOWN_NAMES} more" if len(lowered) > _SHOWN_NAMES else ""
     return f"there are: {', '.join(list(lowered.values())[:_SHOWN_NAMES]) or 'none'}{more}"
+
+
+def unknown_topic(wanted: str, topics: Iterable[str]) -> str:
+    """Return in words that a topic is not among those that are there."""
+    return printable(f"no topic {wanted!r} here; {near_names(wanted, topics)}")
+
+
+def warn_of_topics(wanted: Iterable[str], topics: Collection[str], stacklevel: int = 2) -> None:
+    """Issue one `UnknownTopicWarning` for the wanted topics that are not there, if there are any."""
+    unknown = [unknown_topic(each, topics) for each in sorted({*wanted}.difference(topics))]
+    if unknown:
+        warnings.warn(UnknownTopicWarning("; ".join(unknown)), stacklevel=stacklevel + 1)
 
 
 @dataclass(slots=True)

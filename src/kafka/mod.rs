@@ -62,7 +62,7 @@ pub use read::record_reader::RecordScan;
 pub use read::record_rows::{RecordRow, record_batch};
 pub use read::segment::{Segment, SegmentOptions};
 pub use read::segment_range::{AbortedRange, AbortedRanges, SegmentRange};
-pub use read::segment_reader::{OnError, SegmentReader};
+pub use read::segment_reader::{OnError, SegmentReader, UnreadOffsets};
 pub use read::{batch_columns, record_columns};
 pub use recover::Recovered;
 pub use verify::{LogContext, VerifiableIndex, unlisted_transactions, verify_index};

@@ -25,6 +25,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(entry_schema, m)?)?;
     m.add_function(wrap_pyfunction!(index_key, m)?)?;
     m.add_function(wrap_pyfunction!(time_ms, m)?)?;
+    m.add_function(wrap_pyfunction!(bound_ms, m)?)?;
     m.add_function(wrap_pyfunction!(select_files, m)?)?;
     m.add_function(wrap_pyfunction!(newest_first, m)?)?;
     m.add_function(wrap_pyfunction!(index_count, m)?)?;
@@ -97,6 +98,17 @@ fn index_key<'py>(topic: &Bound<'py, PyString>, key: &Bound<'py, PyString>) -> P
 #[pyo3(signature = (value, *, end=false, name="value"))]
 fn time_ms(value: &Bound<'_, PyAny>, end: bool, name: &str) -> PyResult<i64> {
     time::time_ms(value, if end { Round::Down } else { Round::Up }, name)
+}
+
+/// Return `time_ms` of a bound of a range of times that a caller asks for.
+///
+/// Raises:
+///     TypeError: A naive `datetime`, or no time at all.
+///     ValueError: An integer that does not fit in 64 bits, or that may be one of seconds or the digits of a date.
+#[pyfunction]
+#[pyo3(signature = (value, *, end=false, name="value"))]
+fn bound_ms(value: &Bound<'_, PyAny>, end: bool, name: &str) -> PyResult<i64> {
+    time::bound_ms(value, if end { Round::Down } else { Round::Up }, name)
 }
 
 /// Infer the numbers of slots and entries of an index file from its content. Linear in the worst case.

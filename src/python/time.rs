@@ -5,6 +5,7 @@ use arrow_array::types::{Int64Type, TimestampMicrosecondType, TimestampMilliseco
 use arrow_array::{Array, ArrayRef, Int64Array};
 use arrow_schema::{DataType, TimeUnit};
 use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyInt, PyString, PyType};
@@ -12,7 +13,7 @@ use pyo3::types::{PyInt, PyString, PyType};
 use super::convert::{arrow_array, cast};
 use super::integer::integer;
 use crate::time_range::TimeRange;
-use crate::time_text::zoned_time;
+use crate::time_text::{check_bound, zoned_time};
 
 /// How a time with a fraction of a millisecond is rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,11 +68,35 @@ pub(super) fn time_ms(value: &Bound<'_, PyAny>, round: Round, name: &str) -> PyR
     })
 }
 
+/// [`time_ms`] of a bound that a caller asks for. A number that may be one of seconds, or a date, is refused.
+///
+/// A number of a class below `int` was checked, or comes from a date: see `Milliseconds` in Python.
+pub(super) fn bound_ms(value: &Bound<'_, PyAny>, round: Round, name: &str) -> PyResult<i64> {
+    let ms = time_ms(value, round, name)?;
+    let is_number = if value.is_instance_of::<PyInt>() {
+        value.is_exact_instance_of::<PyInt>()
+    } else {
+        value.hasattr(intern!(value.py(), "__index__"))?
+    };
+    if is_number {
+        check_bound(ms).map_err(|what| PyValueError::new_err(format!("{name}={what}")))?;
+    }
+    Ok(ms)
+}
+
 /// A closed range; `None`: no bound.
 pub(super) fn time_range(begin: Option<&Bound<'_, PyAny>>, end: Option<&Bound<'_, PyAny>>) -> PyResult<TimeRange> {
     Ok(TimeRange::new(
         begin.map(|t| time_ms(t, Round::Up, "begin")).transpose()?,
         end.map(|t| time_ms(t, Round::Down, "end")).transpose()?,
+    ))
+}
+
+/// A closed range that a caller asks for, see [`bound_ms`]; `None`: no bound.
+pub(super) fn bounds(begin: Option<&Bound<'_, PyAny>>, end: Option<&Bound<'_, PyAny>>) -> PyResult<TimeRange> {
+    Ok(TimeRange::new(
+        begin.map(|t| bound_ms(t, Round::Up, "begin")).transpose()?,
+        end.map(|t| bound_ms(t, Round::Down, "end")).transpose()?,
     ))
 }
 

@@ -20,7 +20,7 @@ from logdex._core import CODECS, SCHEMES
 from logdex.cli.arguments import join_tiered, locate_urls, refuse_archive
 from logdex.cli.commands import SUMMARIES
 from logdex.cli.output import complain
-from logdex.errors import DamageWarning, LogdexError, printable
+from logdex.errors import DamageWarning, LogdexError, UnknownTopicWarning, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,9 @@ _WRONG = 2
 _DESCRIPTION = """\
 Reads the files of a message broker without the broker: a RocketMQ store, a part of it, its
 index; a Kafka log directory, a partition, a segment. Reading changes and locks nothing, so
-the broker may run. Only `recover` changes a store, and `replicate` its own copy."""
+the broker may run. Three commands change a store: `recover` repairs it, `seal` adds an index in
+its directory _logdex, and `serve --write` takes messages. Others write what they are told to
+write, elsewhere."""
 
 _EPILOG = """\
 start with
@@ -89,12 +91,17 @@ def _run(argv: Sequence[str]) -> int:
     # What a read passes over is logged already. Here it only counts.
     with warnings.catch_warnings(record=True) as issued:
         warnings.simplefilter("always", DamageWarning)
+        warnings.simplefilter("always", UnknownTopicWarning)
         if arguments.storage:
             locate_urls(arguments)
         refuse_archive(arguments)
         if getattr(arguments, "tiered", None) or getattr(arguments, "tiered_key", None):
             join_tiered(arguments)
         code: int = arguments.run(arguments)
+    if not code:
+        # Without rows, the command itself says why.
+        for text in dict.fromkeys(str(each.message) for each in issued if each.category is UnknownTopicWarning):
+            complain(text)
     return code or int(any(issubclass(each.category, DamageWarning) for each in issued))
 
 

@@ -11,7 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, get_args
 
 from logdex import _core
-from logdex._types import Isolation
+from logdex._types import MAX_INT32, Isolation
+from logdex.hash_index.query import Milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,7 +31,6 @@ _ARCHIVES = {
 }
 _PLACES = {"path", "paths", "store", "index", "commit_log", "sealed", "tiered", "out", "to"}
 """Arguments that may be URLs."""
-_LARGEST_INT = (1 << 31) - 1
 _LARGEST_PORT = (1 << 16) - 1
 
 
@@ -136,8 +136,8 @@ def count(text: str) -> int:
 def int32(text: str) -> int:
     """Parse a number that is not negative and fits in a Java int."""
     number = count(text)
-    if number > _LARGEST_INT:
-        raise argparse.ArgumentTypeError(f"must be at most {_LARGEST_INT}: {text}")
+    if number > MAX_INT32:
+        raise argparse.ArgumentTypeError(f"must be at most {MAX_INT32}: {text}")
     return number
 
 
@@ -180,7 +180,7 @@ def time_ms(text: str, *, end: bool = False) -> int | BeforeEnd:
     try:
         if text == "end" or text.startswith("end-"):
             return BeforeEnd(-_core.parse_time(text[3:] or "-0s", now=0, end=end))
-        return _core.parse_time(text, now=time.time_ns() // 1_000_000, end=end)
+        return Milliseconds(_core.parse_time(text, now=time.time_ns() // 1_000_000, end=end))
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
@@ -190,7 +190,7 @@ def settle_times(arguments: argparse.Namespace, times: Callable[[], Sequence[int
     for name in ("begin", "end"):
         value = getattr(arguments, name)
         if isinstance(value, BeforeEnd):
-            setattr(arguments, name, max(times(), default=0) - value.age_ms)
+            setattr(arguments, name, Milliseconds(max(times(), default=0) - value.age_ms))
 
 
 GEOMETRY = ("--hash-slots", "--max-entries")
@@ -256,8 +256,9 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "help": "Kafka: whether to leave out records of aborted and open transactions (default: read_uncommitted)",
     },
     "--skip-damaged": {
-        "action": "store_true",
-        "help": "Kafka: skip damaged batches and report them; a RocketMQ log is always read to its end",
+        "action": argparse.BooleanOptionalAction,
+        "default": True,
+        "help": "read on after damage and report it, the default for both brokers; of Kafka, --no-skip-damaged stops there",
     },
     "--limit": {"type": count, "metavar": "N", "help": "at most N rows"},
     "--body": {"action": "store_true", "help": "print the bodies, too"},

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from logdex._core import key_text, locate
 from logdex.errors import printable
 from logdex.hash_index.query import TimeRange
-from logdex.kafka.find import find, unindexed_ranges
+from logdex.kafka.find import UnreadRange, find, unindexed_ranges
 from logdex.kafka.key_index import KeyIndex, opened, partitions_of
 from logdex.kafka.sealed import both
 
@@ -52,6 +52,7 @@ class PartitionStep:
         scanned: Offsets that neither covers; they are scanned.
         offsets: Offsets of the records that carry the key, newest first.
         missing_segments: Segments that are missing inside of the log.
+        unscanned: Offsets that were not searched: their segment is missing, or their batches are damaged.
     """
 
     partition: int
@@ -62,6 +63,7 @@ class PartitionStep:
     scanned: int
     offsets: tuple[int, ...]
     missing_segments: int
+    unscanned: tuple[UnreadRange, ...] = ()
 
     def __str__(self) -> str:
         """Return one line of text."""
@@ -76,6 +78,7 @@ class PartitionStep:
             )
             if number
         ]
+        notes += [f"{each.offsets} not searched: missing or damaged" for each in self.unscanned]
         found = f"found at {', '.join(f'{offset:,}' for offset in self.offsets[:10])}" if self.offsets else "not found"
         more = f" and {len(self.offsets) - 10:,} more" if len(self.offsets) > 10 else ""  # noqa: PLR2004 -- as above
         return f"partition {self.partition}: {found}{more}; {', '.join(notes)}"
@@ -148,11 +151,11 @@ def explain(
         header: Compare the values of the header of this name, not the record's key.
 
     Raises:
-        CorruptFileError: A batch that has to be read is damaged, or a file of the index is not whole.
+        CorruptFileError: A file of the index is not whole.
         FileNotFoundError: The topic or the index does not exist.
 
     Warns:
-        DamageWarning: A segment is missing.
+        DamageWarning: A segment is missing, or a batch that has to be read is damaged.
     """
     value = key.encode() if isinstance(key, str) else key
     times = TimeRange.of(begin, end)
@@ -171,11 +174,11 @@ def explain(
                 holes = both(holes, unindexed)  # noqa: PLW2901 -- what is left of it
             found = tuple(record.offset for record in result if record.partition == each.partition)
             _, scanned = unindexed_ranges(log, holes)
-            bounds = log.log_start_offset, log.log_end_offset
+            bounds = log.log_start_offset, log.readable_end()
             missing = len(list(log.missing_segments()))
-            steps.append(
-                PartitionStep(each.partition, *bounds, len(sealed_offsets), len(indexed), scanned, found, missing)
-            )
+            counts = len(sealed_offsets), len(indexed), scanned
+            unscanned = tuple(each for each in result.unscanned if each.partition == log.partition)
+            steps.append(PartitionStep(each.partition, *bounds, *counts, found, missing, unscanned))
     partitions = max(step.partition for step in steps) + 1
     default = default_partition(value, partitions) if header is None else None
     return KeyExplanation(topic, key_text(value), partitions, default, tuple(steps))

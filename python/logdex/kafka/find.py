@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 from arro3.core import DataType, Table
 
 from logdex._core import key_text, locate, read_records, record_batch, time_text
 from logdex.errors import CorruptFileError
 from logdex.hash_index.query import TimeRange, check_max_num
+from logdex.kafka.files import MAX_OFFSET
 from logdex.kafka.key_index import KeyIndex, opened, partitions_of
 from logdex.kafka.sealed import both
 from logdex.notebook import SHOWN_ROWS, html_table, short_bytes
-from logdex.report import Damage
+from logdex.report import Damage, Finding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from logdex._types import Time
     from logdex.kafka.log import Log
     from logdex.kafka.log_dir import LogDir
-    from logdex.report import Finding
 
 RECORD_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
 """The columns of a `Record`."""
@@ -64,6 +64,23 @@ class Record:
         return f"Record({', '.join(texts)})"
 
 
+class UnreadRange(NamedTuple):
+    """Offsets of a partition that cannot be read: their segment is missing, or their batches are damaged.
+
+    `end_offset` is the offset after the last one; 2^63 - 1 if it is not known.
+    """
+
+    partition: int
+    begin_offset: int
+    end_offset: int
+
+    @property
+    def offsets(self) -> str:
+        """The offsets in words."""
+        end = "on" if self.end_offset == MAX_OFFSET else f"to {self.end_offset - 1:,}"
+        return f"offsets from {self.begin_offset:,} {end}"
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class FindResult(Sequence[Record]):
     """Records that carry a key, newest first, each once: a sequence of `Record`, and an Arrow stream.
@@ -72,7 +89,8 @@ class FindResult(Sequence[Record]):
         truncated: There are more of them than were asked for.
         rejected: Candidates of the index that have another key, or are no longer in the log.
         scanned_offsets: How many offsets were scanned because no index covers them.
-        findings: The segments that are missing from the log, in which there may be more records.
+        findings: What cannot be read, and may hold more records: missing segments and damaged batches.
+        unscanned: The offsets that were not searched because of it, by partition.
     """
 
     records: tuple[Record, ...]
@@ -80,11 +98,17 @@ class FindResult(Sequence[Record]):
     rejected: int
     scanned_offsets: int
     findings: tuple[Finding, ...] = ()
+    unscanned: tuple[UnreadRange, ...] = ()
 
     @property
     def complete(self) -> bool:
-        """Whether no segment of the log is missing."""
+        """Whether all of the log that may hold matches was searched: no segment is missing, and no batch is damaged."""
         return not self.findings
+
+    @property
+    def unreadable(self) -> tuple[UnreadRange, ...]:
+        """The parts of `unscanned` that cannot be read. A search reads all that no index covers, so it is the same."""
+        return self.unscanned
 
     def to_arrow(self) -> Table:
         """Return the records as a table of the record columns."""
@@ -124,7 +148,7 @@ class FindResult(Sequence[Record]):
         if self.scanned_offsets:
             notes.append(f"{self.scanned_offsets} offsets scanned without an index")
         if self.findings:
-            notes.append(f"incomplete: {len(self.findings)} missing segments")
+            notes.append(f"incomplete: {len(self.findings)} missing segments or damaged batches")
         return f"FindResult({', '.join(notes)})"
 
 
@@ -158,11 +182,12 @@ def find(
 
     Raises:
         ValueError: `max_num` is negative.
-        CorruptFileError: A batch that has to be read is damaged, or a file of the index is not whole.
+        CorruptFileError: A file of the index is not whole.
         FileNotFoundError: The topic or the index does not exist.
 
     Warns:
-        DamageWarning: A segment is missing; the result is not `complete`.
+        DamageWarning: A segment is missing, or a batch that has to be read is damaged. The search goes on after it; the result is
+            not `complete`, and `unscanned` has the offsets.
     """
     check_max_num(max_num)
     if not isinstance(key, str | bytes):
@@ -173,39 +198,64 @@ def find(
     lists: list[list[Record]] = []
     place = None if index is None else locate(index)
     rejected = scanned = 0
-    damage = Damage()
+    passed_over = PassedOver()
     with opened(log_dir) as logs:
         opened_index = None if place is None else logs.attached(place, partial(KeyIndex, place))
         partitions = partitions_of(logs, topic)
         searched = [logs.log(topic, each.partition) for each in partitions]
         sealed = logs.sealed_keys().candidates(searched, key_text(value), header, times)
         for each, log, (offsets, unsealed) in zip(partitions, searched, sealed, strict=True):
-            for finding in log.missing_segments():
-                damage.add(finding)
+            passed_over.add_missing(log)
             holes, indexed = unsealed, list[int]()
             if opened_index is not None:
                 unindexed, indexed = opened_index.candidates(each, value, header)
                 holes = both(unsealed, unindexed)
-            hits, passed = _scan(log, holes, value, header)
+            hits, offsets_scanned = _scan(log, holes, value, header, passed_over)
             read = partial(log.records_at, columns=RECORD_COLUMNS, keys=[value], header=header)
-            records, others = _newest_first(read, sorted({*offsets, *indexed, *hits}), times, most)
+            asked = sorted({*offsets, *indexed, *hits})
+            records, others = _newest_first(partial(_records_at, read, passed_over), asked, times, most)
             lists.append(records)
-            scanned += passed
+            scanned += offsets_scanned
             rejected += others
     # Within a partition by offset, between partitions by timestamp.
     found = list(heapq.merge(*lists, key=lambda record: record.timestamp, reverse=True))
     more = max_num is not None and len(found) > max_num
+    damage = Damage.of(passed_over.findings)
     damage.warn()
-    return FindResult(tuple(found[:max_num]), more, rejected, scanned, tuple(damage.findings))
+    unscanned = tuple(sorted(passed_over.ranges))
+    return FindResult(tuple(found[:max_num]), more, rejected, scanned, tuple(damage.findings), unscanned)
 
 
-def _scan(log: Log, holes: Sequence[tuple[int, int]], value: bytes, header: str | None) -> tuple[list[int], int]:
+@dataclass(slots=True)
+class PassedOver:
+    """What a search cannot read, each place once."""
+
+    findings: dict[Finding, None] = field(default_factory=dict)
+    ranges: set[UnreadRange] = field(default_factory=set)
+
+    def add_missing(self, log: Log) -> None:
+        """Add the segments that are missing from a log."""
+        for begin, end, finding in log.missing_ranges():
+            self.findings[finding] = None
+            self.ranges.add(UnreadRange(log.partition, begin, end))
+
+    def add_damage(self, stream: SegmentReader) -> None:
+        """Add the damaged batches that a stream left out."""
+        self.findings.update(dict.fromkeys(stream.damage))
+        self.ranges.update(UnreadRange(partition or 0, *offsets) for _, partition, *offsets, _ in stream.unread)
+
+
+def _scan(
+    log: Log, holes: Sequence[tuple[int, int]], value: bytes, header: str | None, passed_over: PassedOver
+) -> tuple[list[int], int]:
     """Return the offsets in some ranges whose records carry the key, and how many offsets were scanned."""
-    ranges, passed = unindexed_ranges(log, holes)
+    ranges, count = unindexed_ranges(log, holes)
     # Missing segments are reported once for the search.
     parts = [part for bounds in ranges for part in log.parts(*bounds) if isinstance(part, tuple)]
-    stream = read_records(parts, columns=["offset"], keys=[value], header=header)
-    return [offset for batch in stream for offset in batch.column("offset").to_pylist()], passed
+    stream = read_records(parts, columns=["offset"], keys=[value], header=header, on_error="skip", warn=False)
+    hits = [offset for batch in stream for offset in batch.column("offset").to_pylist()]
+    passed_over.add_damage(stream)
+    return hits, count
 
 
 def unindexed_ranges(log: Log, holes: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, int]], int]:
@@ -213,33 +263,40 @@ def unindexed_ranges(log: Log, holes: Sequence[tuple[int, int]]) -> tuple[list[t
 
     Before the first entry of an index, compaction may have left nothing: that is read, and does not count.
     """
-    first, end = log.log_start_offset, log.log_end_offset
-    ranges = [(max(low, first), min(high, end)) for low, high in holes if max(low, first) < min(high, end)]
-    return ranges, sum(high - low for low, high in ranges if low > first or high == end)
+    first = log.log_start_offset
+    try:
+        last = end = log.log_end_offset
+    except CorruptFileError:
+        # The search goes into the damage, so that it reports it.
+        last, end = MAX_OFFSET, log.readable_end()
+    ranges = [(max(low, first), min(high, last)) for low, high in holes if max(low, first) < min(high, last)]
+    return ranges, sum(min(high, end) - low for low, high in ranges if low < end and (low > first or high >= end))
 
 
 def _newest_first(
-    read: Callable[[Sequence[int]], SegmentReader], offsets: Sequence[int], times: TimeRange, most: int | None
+    read: Callable[[Sequence[int]], list[Record]], offsets: Sequence[int], times: TimeRange, most: int | None
 ) -> tuple[list[Record], int]:
     """Read the records at ascending offsets from the last one on; return at most `most` in the range, and how many differ."""
     found: list[Record] = []
     rejected, end, size = 0, len(offsets), _FIRST_READ
     while end > 0 and (most is None or len(found) < most):
-        carrying = _records_at(read, offsets[max(0, end - size) : end])
+        carrying = read(offsets[max(0, end - size) : end])
         rejected += min(size, end) - len(carrying)
         found += (record for record in reversed(carrying) if times.holds(record.timestamp))
         end, size = end - size, min(2 * size, _MOST_READ)
     return found[:most], rejected
 
 
-def _records_at(read: Callable[[Sequence[int]], SegmentReader], offsets: Sequence[int]) -> list[Record]:
-    try:
-        return [record for batch in read(offsets) for record in _records_of(batch)]
-    except CorruptFileError:
-        if len(offsets) == 1:
-            raise
+def _records_at(
+    read: Callable[[Sequence[int]], SegmentReader], passed_over: PassedOver, offsets: Sequence[int]
+) -> list[Record]:
+    stream = read(offsets)
+    records = [record for batch in stream for record in _records_of(batch)]
+    if stream.damage and len(offsets) > 1:
         # The damage may be between the records that are wanted.
-        return [record for offset in offsets for record in _records_at(read, [offset])]
+        return [record for offset in offsets for record in _records_at(read, passed_over, [offset])]
+    passed_over.add_damage(stream)
+    return records
 
 
 def _records_of(batch: RecordBatch) -> Iterator[Record]:

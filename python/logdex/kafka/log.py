@@ -10,6 +10,7 @@ from logdex import _core
 from logdex._files import Closing, RemotePath, existing_directory, refuse_broker_directory
 from logdex._filesystem import in_filesystem
 from logdex._types import Isolation, check_int64
+from logdex.hash_index.query import time_bound
 from logdex.kafka import checkpoint
 from logdex.kafka.files import MAX_OFFSET, TopicPartition, partition_of
 from logdex.kafka.segments import SegmentMap, Segments
@@ -279,7 +280,7 @@ class Log(Closing):
     def records_at(
         self, offsets: Sequence[int], *, columns: Iterable[str], keys: Iterable[str | bytes], header: str | None = None
     ) -> SegmentReader:
-        """Read the records at some offsets that carry one of some keys; see `records`."""
+        """Read the records at some offsets that carry one of some keys; the stream has what was damaged, without a warning."""
         segments = self._current()
         least, most = (min(offsets), max(offsets)) if offsets else (0, -1)
         check_int64(offsets=least)
@@ -287,7 +288,9 @@ class Log(Closing):
         first, end = max(least, self._log_start(segments)), most + 1
         # The caller reports missing segments, once for all offsets.
         parts = [part for part in segments.parts(first, end) if isinstance(part, tuple)]
-        return _core.read_records(parts, columns=columns, keys=keys, header=header, offsets=offsets)
+        return _core.read_records(
+            parts, columns=columns, keys=keys, header=header, offsets=offsets, on_error="skip", warn=False
+        )
 
     def parts(
         self,
@@ -304,7 +307,7 @@ class Log(Closing):
         if isolation not in get_args(Isolation):
             raise ValueError(f"isolation={isolation!r}: expected one of {', '.join(get_args(Isolation))}")
         check_int64(begin_offset=begin_offset, end_offset=end_offset)
-        begin = None if begin is None else _core.time_ms(begin, name="begin")
+        begin = None if begin is None else time_bound(begin, "begin")
         segments = self._current()
         first = max(self._log_start(segments), begin_offset or 0)
         last = MAX_OFFSET if end_offset is None else end_offset
@@ -323,7 +326,16 @@ class Log(Closing):
         check_int64(begin_offset=begin_offset, end_offset=end_offset)
         segments = self._current()
         begin = max(begin_offset, self._log_start(segments))
-        return [finding for _, finding in segments.missing(begin, end_offset)[0]]
+        return [finding for *_, finding in segments.missing(begin, end_offset)[0]]
+
+    def missing_ranges(self) -> list[tuple[int, int, Finding]]:
+        """Return the offsets that missing segments had, with their findings; an end that is not known is 2^63 - 1."""
+        segments = self._current()
+        return [(*offsets, finding) for _, offsets, finding in segments.missing(self._log_start(segments))[0]]
+
+    def readable_end(self) -> int:
+        """Return `log_end_offset`, or an offset before it if damage at the end of the log hides the rest."""
+        return self._current().readable_end()
 
     def rebuild_indexes(
         self,
@@ -391,7 +403,7 @@ class Log(Closing):
     def _warn_of_missing(self, segments: Segments, begin: int, end: int) -> None:
         """Warn if records that an answer passed over are in a missing segment."""
         damage = Damage()
-        for _, finding in segments.missing(max(begin, self._log_start(segments)), end)[0]:
+        for *_, finding in segments.missing(max(begin, self._log_start(segments)), end)[0]:
             damage.add(finding)
         damage.warn(stacklevel=3)
 

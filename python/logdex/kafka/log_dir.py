@@ -20,7 +20,7 @@ from logdex.kafka.sealed import SealedKeys, seal
 from logdex.kafka.tiered import join_log_dir
 from logdex.kafka.usage import usage
 from logdex.kafka.verify import verify_checkpoints
-from logdex.report import merge
+from logdex.report import merge, warn_of_topics
 from logdex.usage import check_by, grouped
 
 if TYPE_CHECKING:
@@ -268,10 +268,17 @@ class LogDir(Closing):
         Raises:
             CorruptFileError: While reading, with `on_error="raise"`: path and byte offset of a damaged batch.
             OSError: A directory or a file cannot be read.
+
+        Warns:
+            UnknownTopicWarning: The directory has no partition of a topic.
         """
+        wanted = None if topic is None else {topic} if isinstance(topic, str) else set(topic)
+        partitions = self.partitions(wanted)
+        if wanted is not None and wanted.difference(each.topic for each in partitions):
+            warn_of_topics(wanted, self.topics)
         parts = [
             part
-            for partition in self.partitions(topic)
+            for partition in partitions
             for part in self.log(partition.topic, partition.partition).parts(
                 begin_offset, end_offset, begin, isolation=isolation
             )

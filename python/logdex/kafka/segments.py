@@ -43,8 +43,8 @@ class Segments:
         """Return the base offset of the first segment, or of one before it whose file is not read; 0 without any."""
         return min((*self.listing.unread, *(segment.base_offset for segment in self.segments[:1])), default=0)
 
-    def missing(self, begin: int = 0, end: int = MAX_OFFSET) -> tuple[list[tuple[int, Finding]], int]:
-        """Return the segments that are missing in [begin, end), each with the number of the one after it.
+    def missing(self, begin: int = 0, end: int = MAX_OFFSET) -> tuple[list[tuple[int, tuple[int, int], Finding]], int]:
+        """Return the segments that are missing in [begin, end), each with the number of the one after it and its offsets.
 
         The second value is the number of gaps that compaction left.
         """
@@ -67,6 +67,10 @@ class Segments:
     def log_end(self) -> int:
         """Return the offset after the last whole batch."""
         return self.segments[-1].next_offset() if self.segments else 0
+
+    def readable_end(self) -> int:
+        """Return `log_end`, or an offset before it if damage at the end of the log hides the rest."""
+        return self.segments[-1].readable_end() if self.segments else 0
 
     def file(self, number: int, suffix: str) -> Path | None:
         """Return the path of one of a segment's files; None if it is missing."""
@@ -122,7 +126,7 @@ class Segments:
         missing, _ = self.missing(first, last)
         for number in range(self.index_of(first), len(self.segments)):
             while missing and missing[0][0] <= number:
-                yield missing.pop(0)[1]
+                yield missing.pop(0)[-1]
             segment = self.segments[number]
             if segment.base_offset >= last:
                 break
@@ -132,7 +136,7 @@ class Segments:
             if low is not None and low < high:
                 omitted = [each for each in (aborted or {}).get(number, ()) if each[2] >= low and each[1] < high]
                 yield segment, low, None if high == MAX_OFFSET else high, omitted
-        yield from (finding for _, finding in missing)
+        yield from (finding for *_, finding in missing)
 
 
 def _first_at(segment: LogSegment, begin: int | None, low: int) -> int | None:

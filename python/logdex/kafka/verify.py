@@ -45,7 +45,7 @@ def verify_log(
         if progress is not None:
             progress(segment)
     missing, compacted = segments.missing()
-    findings += [finding for _, finding in missing]
+    findings += [finding for *_, finding in missing]
     findings += _core.unlisted_transactions(segments.segments, after_crash=after_crash(segments))
     for path in segments.listing.snapshots.values():
         # A broker may delete it after it was listed.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from logdex._core import delivered_levels, last_message, local_path
 from logdex._files import refuse_broker_directory
+from logdex._types import MAX_INT32
 from logdex.hash_index.query import MIN_TIME, TimeRange
 from logdex.report import Finding, Report
 from logdex.rocketmq.index_service import INDEXES_TAGS
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
     _Put: TypeAlias = tuple[int, list[tuple[RecordBatch, str]]]
 
-_MAX_INT32 = (1 << 31) - 1
 _COLUMNS = (
     "topic",
     "queue_id",
@@ -171,7 +171,7 @@ def _options(
         begin_phy_offset=begin,
         compat=compat or (INDEXES_TAGS if files and store.indexes_tags else None),
         # A broker reads messages of every size.
-        max_message_size=_MAX_INT32,
+        max_message_size=MAX_INT32,
     )
 
 

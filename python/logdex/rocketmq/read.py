@@ -20,7 +20,7 @@ from logdex._core import (
 )
 from logdex.arrow import BatchStream
 from logdex.errors import LogdexError
-from logdex.report import Damage
+from logdex.report import Damage, warn_of_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -115,8 +115,12 @@ class MessageRead:
         body: Body = "decoded",
         on_damage: Callable[[Finding], None] | None = None,
         threads: int | None = None,
+        known_topics: Callable[..., Sequence[str] | None] | None = None,
     ) -> BatchStream:
-        """Read messages in log order; see `MessageStore.messages`."""
+        """Read messages in log order; see `MessageStore.messages`.
+
+        `known_topics` returns the topics of the store, to warn of others; with `scan=False` None if only the log has them.
+        """
         check_scan(scan)
         selection = MessageFilter(
             topics=topics,
@@ -190,7 +194,8 @@ class MessageRead:
             yield from from_log(at, threads=rest_threads)
             damage.warn()
 
-        return BatchStream(schema, batches(), damage.findings)
+        read = batches() if not topics or known_topics is None else _warning_of_topics(batches(), topics, known_topics)
+        return BatchStream(schema, read, damage.findings)
 
     def dispatched_up_to(self, own: Directories | None = None, threads: int | None = None) -> int:
         """Return the offset up to which the queues are reliable: a broker's start would dispatch messages only from there.
@@ -215,6 +220,21 @@ class MessageRead:
         """Return the end of the farthest message that a unit of these queues leads to."""
         queues = [(topic, queue_id, path) for (topic, queue_id), paths in directories.items() for path in paths]
         return dispatched_end(self.log, queues, threads=threads, **self.queues.reading)
+
+
+def _warning_of_topics(
+    batches: Iterator[RecordBatch], topics: Sequence[str], known_topics: Callable[..., Sequence[str] | None]
+) -> Iterator[RecordBatch]:
+    """Pass batches on, and warn at their end of wanted topics that are not there."""
+    rows = 0
+    for batch in batches:
+        rows += batch.num_rows
+        yield batch
+    # One of several topics may be unknown although there are rows.
+    if rows == 0 or len(topics) > 1:
+        known = known_topics(scan=rows == 0)
+        if known is not None:
+            warn_of_topics(topics, known)
 
 
 def union(ranges: Iterable[Range]) -> list[Range]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from logdex._core import CommitLog, ThreadLock, locate
 from logdex._files import Closing, RemotePath, locate_beside
 from logdex._filesystem import all_in_filesystem, in_filesystem
-from logdex._types import MAX_INT64, check_int64
+from logdex._types import MAX_INT64, check_int64, check_queue_id
 from logdex.hash_index.query import CLOCK_SLACK_MS, TimeRange, check_clock_slack
 from logdex.hash_index.sealed import check_sealed
 from logdex.report import Damage, merge
@@ -369,11 +369,15 @@ class MessageStore(Closing):
 
         Raises:
             TypeError: A text is not a str, or `topics`, `keys` or `tags` is one str.
-            ValueError: An unknown column.
+            ValueError: An unknown column; a negative queue id; an integer as a time that may be one of seconds.
             OSError: The system refuses; the reader raises it, too.
+
+        Warns:
+            UnknownTopicWarning: At its end, if the store has no such topic.
         """
         self._check_open()
-        check_int64(queue_id=queue_id, begin_phy_offset=begin_phy_offset, end_phy_offset=end_phy_offset)
+        check_int64(begin_phy_offset=begin_phy_offset, end_phy_offset=end_phy_offset)
+        check_queue_id(queue_id)
         chosen = None if topics is None else list(_texts("topics", topics))
         if topic is not None:
             (topic,) = _texts("topic", [topic])
@@ -391,6 +395,7 @@ class MessageStore(Closing):
             body=body,
             on_damage=on_damage,
             threads=threads,
+            known_topics=self._topics_here,
         )
 
     def page(
@@ -429,7 +434,8 @@ class MessageStore(Closing):
             seconds: After this time the page ends with what it has.
         """
         self._check_open()
-        check_int64(position=position, queue_id=queue_id)
+        check_int64(position=position)
+        check_queue_id(queue_id)
         wanted = PageFilter(
             topic,
             queue_id,
@@ -451,9 +457,27 @@ class MessageStore(Closing):
         if topics:
             return topics
         if self._topics_in_log is None:
-            self._topics_in_log, report = self._commit_log.topics(salvage=self._options["compat"] is None)
-            Damage.of(report.findings).warn()
-        return self._topics_in_log
+            findings = self._read_topics()
+            Damage.of(findings).warn()
+        return self._topics_in_log or []
+
+    def _read_topics(self) -> list[Finding]:
+        """Read the topics of the log; return what it passes over."""
+        self._topics_in_log, report = self._commit_log.topics(salvage=self._options["compat"] is None)
+        return report.findings
+
+    def _topics_here(self, *, scan: bool) -> list[str] | None:
+        """Return the topics that a message may have, including those without a queue.
+
+        If the store has no queues, the log is read with `scan`, and the result is None without it.
+        """
+        if not self._queues.topics():
+            if not scan:
+                return None
+            if self._topics_in_log is None:
+                self._read_topics()
+            return sorted({*(self._topics_in_log or ()), *configured_topics(self._layout.config)})
+        return self._known_topics()
 
     @property
     def compat(self) -> Compat | None:
@@ -511,6 +535,7 @@ class MessageStore(Closing):
             The commit-log offset of the first of them; None if the queues are missing or empty.
         """
         self._check_open()
+        check_queue_id(queue_id)
         chosen = None if topics is None else list(_texts("topics", topics))
         return self._queues.start_of_last(num, chosen, queue_id)
 

@@ -15,6 +15,7 @@ import secrets
 import socket
 import socketserver
 import threading
+import warnings
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -22,11 +23,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.errors import PySparkException
 
-from logdex.errors import DamageWarning, LogdexError
+from logdex.errors import DamageWarning, LogdexError, UnknownTopicWarning
 from logdex.report import Damage, Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from pyspark.sql import SparkSession
 
@@ -52,6 +53,8 @@ class SparkDamage(Damage):
     """What one plan or task misses or passes over."""
 
     fail_on_data_loss: bool = True
+    unknown_topics: dict[str, str] | None = None
+    """The wanted topics that no directory of the plan holds, each with a text; None before the first directory."""
 
     def lose(self, path: object, expected: str, found: str) -> None:
         """Add data that is gone.
@@ -66,6 +69,21 @@ class SparkDamage(Damage):
                 "files; read again. A format continues with what is left by the option failOnDataLoss=false"
             )
         self.add(finding)
+
+    def miss_topics(self, unknown: dict[str, str]) -> None:
+        """Note the wanted topics that one of the directories does not hold."""
+        before = self.unknown_topics
+        self.unknown_topics = unknown if before is None else {name: before[name] for name in before if name in unknown}
+
+    def __bool__(self) -> bool:
+        """Return whether there is something to report."""
+        return bool(self.findings or self.unknown_topics)
+
+    def warn(self, stacklevel: int = 2) -> None:
+        """Issue the warnings for findings and for unknown topics."""
+        super(SparkDamage, self).warn(stacklevel + 1)
+        if self.unknown_topics:
+            warnings.warn(UnknownTopicWarning("; ".join(self.unknown_topics.values())), stacklevel=stacklevel + 1)
 
     def lose_all(self, lost: Iterable[tuple[object, str, str]]) -> bool:
         """Add what is gone, as `planned_file_faults` returns it; see `lose`. Return whether there is any."""
@@ -106,7 +124,7 @@ class DamageReports:
         try:
             yield damage
         finally:
-            if damage.findings and not (self.driver and _send(self.driver, damage.findings)):
+            if damage and not (self.driver and _send(self.driver, damage)):
                 damage.warn()
 
 
@@ -117,9 +135,10 @@ def _show_log() -> None:
         package.addHandler(logging.lastResort)
 
 
-def _send(driver: Address, findings: Sequence[Finding]) -> bool:
+def _send(driver: Address, damage: SparkDamage) -> bool:
     """Send findings to the user's program, and return whether it has taken them."""
-    message = {"token": driver.token, "findings": [asdict(each) for each in findings[:_MOST_FINDINGS]]}
+    findings = [asdict(each) for each in damage.findings[:_MOST_FINDINGS]]
+    message = {"token": driver.token, "findings": findings, "unknown_topics": damage.unknown_topics}
     try:
         with socket.create_connection((driver.host, driver.port), _SECONDS) as connection:
             connection.sendall(json.dumps(message).encode() + b"\n")
@@ -143,11 +162,11 @@ class _Handler(socketserver.StreamRequestHandler):
             message = json.loads(self.rfile.readline(_MOST_BYTES))
             if not hmac.compare_digest(message["token"], self.server.token):
                 return
-            damage = Damage()
+            damage = SparkDamage(unknown_topics=message["unknown_topics"])
             for each in message["findings"]:
                 damage.add(Finding(**each))
             # A filter may make an error of the warning, which nobody would see in this thread.
-            with suppress(DamageWarning):
+            with suppress(DamageWarning, UnknownTopicWarning):
                 damage.warn()
             self.wfile.write(b".")
 

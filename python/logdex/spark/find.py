@@ -13,7 +13,7 @@ from pyspark.sql.types import ArrayType, LongType, StringType, StructField, Stru
 
 from logdex._core import plan_log, planned_file_faults
 from logdex._types import check_int64
-from logdex.hash_index.query import check_max_num
+from logdex.hash_index.query import Milliseconds, check_max_num
 from logdex.rocketmq.read import check_scan
 from logdex.spark import workers
 from logdex.spark.damage import DamageReports, SparkDamage, driver_address
@@ -76,6 +76,9 @@ def find(
     root = workers.driver_path(store, keys_df.sparkSession, storage_options)
     slots, entries, index, log = call_beside(keys_df.sparkSession, root, _plan, root, hash_slots, max_entries)
     reports = DamageReports(driver=driver_address(keys_df.sparkSession))
+    # A timestamp has a unit. A number of milliseconds may be one of seconds, which `find_batch` refuses.
+    dates = {field.name for field in keys_df.schema if isinstance(field.dataType, TimestampType)}
+    kinds: list[type[int]] = [Milliseconds if name in dates else int for name in ("begin", "end")]
 
     def messages(batches: Iterator[Any]) -> Iterator[Any]:
         with reports.collect() as damage, damage.losing("the files of the store"):
@@ -88,6 +91,7 @@ def find(
     def found(opened: MessageStore, batch: Any, damage: Damage) -> Iterator[Any]:
         for rows, begin, end in _same_times(batch):
             topics, keys, *_ = rows.columns
+            begin, end = (None if time is None else kind(time) for time, kind in zip((begin, end), kinds, strict=True))  # noqa: PLW2901 -- with their kinds
             answers = opened.find_batch(topics, keys, begin=begin, end=end, max_num=max_num, scan=scan)
             for answer in map(pa.record_batch, answers):
                 asked = rows.take(answer.column("query_row"))

@@ -10,9 +10,10 @@ import os
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
-from logdex._core import locate, time_ms
+from logdex._core import locate
 from logdex._files import RemotePath
 from logdex._types import MAX_INT64, MIN_INT64, Access, Compat, check_int64
+from logdex.hash_index.query import time_bound
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -145,15 +146,17 @@ def positive(options: Mapping[str, str], name: str) -> int | None:
 
 
 def instant(options: Mapping[str, str], name: str, *, end: bool) -> int | None:
-    """Return milliseconds since the epoch, from milliseconds or from ISO 8601; TypeError if it has no zone."""
+    """Return milliseconds since the epoch, from milliseconds or from ISO 8601; TypeError if it has no zone; see `time_bound`."""
     value = options.get(name)
-    if value is None or value.lstrip("+-").isdecimal():
-        return integer(options, name)
+    if value is None:
+        return None
+    if value.lstrip("+-").isdecimal():
+        return time_bound(integer(options, name) or 0, f"option {name}", end=end)
     try:
         parsed = datetime.fromisoformat(value.replace("Z", "+00:00"))
     except ValueError:
         raise ValueError(f"option {name}: {value!r} is neither milliseconds nor ISO 8601") from None
-    return time_ms(parsed, end=end)
+    return time_bound(parsed, f"option {name}", end=end)
 
 
 def flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:

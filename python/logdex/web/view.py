@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 from arro3.core import DataType
 
 from logdex import _core
+from logdex.hash_index.query import Milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -149,7 +150,7 @@ class Query:
         if value is None:
             return None
         try:
-            return _core.parse_time(value, now=time.time_ns() // 1_000_000, end=name == "end")
+            return Milliseconds(_core.parse_time(value, now=time.time_ns() // 1_000_000, end=name == "end"))
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
 

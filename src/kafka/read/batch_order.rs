@@ -21,15 +21,23 @@ impl BatchOrder {
         self.last
     }
 
+    /// Return whether a batch does not end above the largest offset of the segment.
+    pub(crate) fn is_in_range(self, header: &Header) -> bool {
+        header.last_offset <= self.highest()
+    }
+
+    fn highest(self) -> i64 {
+        self.base.saturating_add(i64::from(i32::MAX))
+    }
+
     /// Return what is wrong if the next batch does not begin after the one before it, or ends above the largest offset of a
     /// segment: indexes have 31 bits for an offset. Source: `LogSegment#ensureOffsetInRange`.
     pub(crate) fn check(&mut self, header: &Header) -> Option<Flaw> {
         let from = self.last.map_or(self.base, |last| last.saturating_add(1));
-        let highest = self.base.saturating_add(i64::from(i32::MAX));
         let (first, last) = (lowest_offset(header), header.last_offset);
         let found = || format!("{first} to {last}");
-        if last > highest && first >= from {
-            return Some(Flaw::new(Kind::BatchOffset, format_args!("offsets up to {highest}"), found()));
+        if !self.is_in_range(header) && first >= from {
+            return Some(Flaw::new(Kind::BatchOffset, format_args!("offsets up to {}", self.highest()), found()));
         }
         if last >= first.max(self.base) {
             self.last = Some(last);

@@ -7,7 +7,7 @@ use arrow_schema::SchemaRef;
 
 use super::batch_columns::{BatchColumns, Column, Details};
 use super::segment::Segment;
-use super::segment_reader::{OnError, SegmentReader, SegmentRows, Step};
+use super::segment_reader::{OnError, SegmentReader, SegmentRows, Step, UnreadOffsets};
 use super::walk::{Reads, Tail, Walk, undecodable};
 use crate::error::{Error, Result};
 use crate::io::FileSource;
@@ -101,6 +101,10 @@ impl SegmentRows for BatchRows {
 
     fn damage(&self) -> &[Finding] {
         &self.damage
+    }
+
+    fn unread(&self) -> &[UnreadOffsets] {
+        &[]
     }
 
     fn position(&self) -> u64 {

@@ -213,6 +213,19 @@ impl Segment {
     /// # Errors
     /// `Corrupt` if the log cannot be walked to its end; the system's error.
     pub fn next_offset(&self) -> Result<i64> {
+        self.end_of_batches(false)
+    }
+
+    /// Return the offset after the last batch that can be reached from the start; it is that of [`Self::next_offset`] unless the
+    /// log cannot be walked to its end.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn readable_end(&self) -> Result<i64> {
+        self.end_of_batches(true)
+    }
+
+    fn end_of_batches(&self, is_end_at_damage: bool) -> Result<i64> {
         let entry = self.offset_entry_before(self.offset_index()?.len())?;
         let mut position = u64::try_from(entry.position).unwrap_or(0);
         if !self.verifies() {
@@ -224,7 +237,13 @@ impl Segment {
         let mut walk = CheckedWalk::unchecked(self, position)?;
         let mut order = BatchOrder::new(self.base_offset());
         let mut last = None;
-        while let Some(header) = walk.next()? {
+        loop {
+            let header = match walk.next() {
+                Ok(Some(header)) => header,
+                Ok(None) => break,
+                Err(Error::Corrupt { .. }) if is_end_at_damage => break,
+                Err(error) => return Err(error),
+            };
             // Batches out of order are not an error here: the readers of records report them.
             order.check(&header);
             last = if self.verifies() { order.last() } else { Some(header.last_offset) };

@@ -31,11 +31,24 @@ struct Gap {
     end: i64,
 }
 
+/// A segment that is missing from a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingSegment {
+    /// Number of the segment after it.
+    pub next: usize,
+    /// Its first offset.
+    pub begin_offset: i64,
+    /// The offset after its last one; `i64::MAX`: not known.
+    pub end_offset: i64,
+    /// What is reported.
+    pub finding: Finding,
+}
+
 /// What is missing in a range of offsets of a log.
 #[derive(Clone, Debug, Default)]
 pub struct Missing {
-    /// The missing segments, each with the number of the segment after it.
-    pub findings: Vec<(usize, Finding)>,
+    /// The missing segments, in their order.
+    pub segments: Vec<MissingSegment>,
     /// The number of gaps that compaction left.
     pub compacted: u64,
 }
@@ -82,7 +95,9 @@ impl Missing {
                 format!("a segment with the offsets {} to {}", gap.begin, gap.end - 1)
             };
             let path = directory.join(format!("{:020}.log", gap.begin));
-            missing.findings.push((gap.next, Finding::new(&path, 0, Flaw::new(Kind::FileGap, expected, found))));
+            let finding = Finding::new(&path, 0, Flaw::new(Kind::FileGap, expected, found));
+            let Gap { next, begin: begin_offset, end: end_offset } = gap;
+            missing.segments.push(MissingSegment { next, begin_offset, end_offset, finding });
         }
         Ok(missing)
     }
@@ -196,9 +211,9 @@ mod tests {
             unread.iter().map(|(base, name)| Unread { base_offset: *base, found: (*name).to_owned() }).collect();
         let found = Missing::between(dir.path(), &opened, &unread, range, false).unwrap();
         found
-            .findings
+            .segments
             .into_iter()
-            .map(|(next, finding)| (next, format!("{}: {}", finding.expected, finding.found)))
+            .map(|MissingSegment { next, finding, .. }| (next, format!("{}: {}", finding.expected, finding.found)))
             .collect()
     }
 

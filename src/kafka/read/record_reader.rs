@@ -5,12 +5,12 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
-use super::batch_order::BatchOrder;
+use super::batch_order::{BatchOrder, lowest_offset};
 use super::record_builder::{Owner, RecordBuilder};
 use super::record_columns::Column;
 use super::record_filter::{KeyFilter, RecordFilter};
 use super::segment_range::SegmentRange;
-use super::segment_reader::{OnError, SegmentReader, SegmentRows, Step};
+use super::segment_reader::{OnError, SegmentReader, SegmentRows, Step, UnreadOffsets};
 use super::walk::{Reads, Tail, Walk, undecodable};
 use crate::error::{Error, Result};
 use crate::io::FileSource;
@@ -57,6 +57,94 @@ struct Current {
     beyond: Option<u64>,
     /// What was wrong with the last bytes that could not be decoded.
     undecodable: Option<Flaw>,
+    /// The offset after the last batch that was read or is not wanted.
+    next: i64,
+    /// That offset before this last batch.
+    next_before: i64,
+    /// Damage after which no valid batch was found yet.
+    damaged: Option<Damaged>,
+}
+
+/// Damage inside of a range.
+#[derive(Clone, Copy, Debug)]
+struct Damaged {
+    /// The first offset that it hides.
+    begin_offset: i64,
+    /// Where it begins in the log.
+    position: u64,
+}
+
+impl Current {
+    fn new(range: SegmentRange, source: FileSource) -> Self {
+        let owner = Arc::new(Owner { topic: range.topic.clone(), partition: range.partition });
+        let base = range.segment.base_offset();
+        let next = range.begin_offset.max(base);
+        Self {
+            range,
+            owner,
+            source,
+            batch: None,
+            order: BatchOrder::new(base),
+            beyond: None,
+            undecodable: None,
+            next,
+            next_before: next,
+            damaged: None,
+        }
+    }
+
+    /// Note damage at a byte offset, unless no valid batch was found since other damage.
+    fn note_damage(&mut self, position: u64) {
+        self.damaged.get_or_insert(Damaged { begin_offset: self.next, position });
+    }
+
+    /// Note a batch that is not where its offsets say: damage changed them, or those of the batch before.
+    fn note_misplaced(&mut self, header: &Header) -> Option<UnreadOffsets> {
+        let first = lowest_offset(header);
+        // The last batch may have claimed too much, or a batch of too high offsets was left out.
+        let begin_offset = [self.next, self.next_before].into_iter().find(|offset| *offset <= first);
+        let Some(begin_offset) = begin_offset.filter(|_| self.order.is_in_range(header)) else {
+            self.note_damage(header.position);
+            return None;
+        };
+        (self.next, self.next_before) = (first, begin_offset);
+        self.damaged = None;
+        self.unread(begin_offset, first, u64::from(header.size))
+    }
+
+    /// Note a valid batch, which ends damage before it. Return the offsets that the damage hides.
+    fn note_valid(&mut self, header: &Header) -> Option<UnreadOffsets> {
+        let damaged = self.damaged.take_if(|damaged| damaged.position < header.position)?;
+        let end = lowest_offset(header).min(self.range.end_offset);
+        self.unread(damaged.begin_offset, end, header.position - damaged.position)
+    }
+
+    /// Note that a batch was read or is not wanted.
+    fn pass(&mut self, header: &Header) {
+        let end = header.last_offset.saturating_add(1);
+        if end > self.next {
+            (self.next_before, self.next) = (self.next, end);
+        }
+    }
+
+    /// Return the offsets that damage at the end of the range hides. The reader left it at this byte offset.
+    fn end(&mut self, position: u64) -> Option<UnreadOffsets> {
+        let damaged = self.damaged.take()?;
+        let bytes = position.saturating_sub(damaged.position);
+        self.unread(damaged.begin_offset, self.range.end_offset, bytes)
+    }
+
+    fn unread(&self, begin_offset: i64, end_offset: i64, bytes: u64) -> Option<UnreadOffsets> {
+        let owner = &self.owner;
+        let unread = || UnreadOffsets {
+            topic: owner.topic.clone(),
+            partition: owner.partition,
+            begin_offset,
+            end_offset,
+            bytes,
+        };
+        (begin_offset < end_offset).then(unread)
+    }
 }
 
 /// A walk over ranges of segments that collects their records. Files are open only while they are read.
@@ -83,6 +171,7 @@ struct RecordRows {
     builder: RecordBuilder,
     findings: Vec<Finding>,
     damage: Vec<Finding>,
+    unread: Vec<UnreadOffsets>,
 }
 
 impl SegmentReader {
@@ -123,6 +212,7 @@ impl SegmentReader {
             flaw: None,
             findings: Vec::new(),
             damage: Vec::new(),
+            unread: Vec::new(),
         };
         Self::new(Box::new(rows), batch_size)
     }
@@ -166,6 +256,10 @@ impl SegmentRows for RecordRows {
         &self.damage
     }
 
+    fn unread(&self) -> &[UnreadOffsets] {
+        &self.unread
+    }
+
     fn position(&self) -> u64 {
         self.walk.at
     }
@@ -190,15 +284,14 @@ impl RecordRows {
         let end = range.end_position.unwrap_or(u64::MAX).min(segment.len());
         self.walk.restart(begin, end);
         self.cursor = BatchCursor::new(segment.options().max_batch_bytes);
-        let order = BatchOrder::new(segment.base_offset());
-        let owner = Arc::new(Owner { topic: range.topic.clone(), partition: range.partition });
-        self.current = Some(Current { range, owner, source, batch: None, order, beyond: None, undecodable: None });
+        self.current = Some(Current::new(range, source));
         Ok(Step::Continue)
     }
 
     /// Report bytes that cannot be decoded, and go on behind them where the offset index leads to a batch.
     fn pass_over(&mut self, mut current: Current, flaw: &Flaw) -> Result<()> {
         let segment = Arc::clone(&current.range.segment);
+        current.note_damage(self.walk.at);
         // Several entries may lead to the same damage.
         if current.undecodable.as_ref() != Some(flaw) {
             self.report(Finding::new(segment.path(), self.walk.at, flaw.clone()))?;
@@ -209,28 +302,41 @@ impl RecordRows {
         {
             self.walk.restart(position, self.walk.end);
             self.current = Some(current);
+        } else {
+            self.unread.extend(current.end(self.walk.end));
         }
         Ok(())
     }
 
+    /// Leave the range at a byte offset, and note the offsets that damage at its end hides.
+    fn leave(&mut self, position: u64) {
+        if let Some(mut current) = self.current.take() {
+            self.unread.extend(current.end(position));
+        }
+    }
+
     fn leave_range(&mut self, tail: &Tail) -> Result<()> {
-        let Some(current) = self.current.take() else { return Ok(()) };
+        let Some(mut current) = self.current.take() else { return Ok(()) };
         if let Tail::Undecodable(flaw) = tail {
             return self.pass_over(current, flaw);
         }
         let next_base = self.next_base(&current.range);
-        let Some(flaw) = tail.flaw() else { return self.check_last_batch(&current, next_base) };
+        let Some(flaw) = tail.flaw() else { return self.check_last_batch(current, next_base) };
         // A byte range of the caller may end inside a batch.
         if current.range.end_position.is_some() && tail.is_expected() {
+            self.unread.extend(current.end(self.walk.at));
             return Ok(());
         }
         // A broker was writing the last segment of a partition, and no other.
         let is_last = next_base.is_none() && current.range.end_position.is_none();
         let finding = Finding::new(current.range.segment.path(), self.walk.at, flaw);
         if is_last && tail.is_expected_by(current.range.segment.options().compat) {
+            self.unread.extend(current.end(self.walk.at));
             self.findings.push(finding);
             return Ok(());
         }
+        current.note_damage(self.walk.at);
+        self.unread.extend(current.end(self.walk.end));
         self.report(finding)
     }
 
@@ -247,8 +353,13 @@ impl RecordRows {
     }
 
     /// Report a last batch of the segment that begins at or above the next segment, so that it was not read.
-    fn check_last_batch(&mut self, current: &Current, next_base: Option<i64>) -> Result<()> {
-        let (Some(position), Some(next_base)) = (current.beyond, next_base) else { return Ok(()) };
+    fn check_last_batch(&mut self, mut current: Current, next_base: Option<i64>) -> Result<()> {
+        let misplaced = current.beyond.zip(next_base);
+        if let Some((position, _)) = misplaced {
+            current.note_damage(position);
+        }
+        self.unread.extend(current.end(self.walk.at));
+        let Some((position, next_base)) = misplaced else { return Ok(()) };
         let expected = format_args!("offsets below {next_base}, where the next segment begins").to_string();
         let last = current.order.last().unwrap_or(i64::MAX);
         let flaw = Flaw::new(Kind::BatchOffset, expected, last);
@@ -267,11 +378,17 @@ impl RecordRows {
     /// Report what is wrong with a batch, and leave it, or the whole segment if the scan asks for that.
     fn refuse(&mut self, header: &Header, flaw: Flaw) -> Result<()> {
         let Some(current) = &mut self.current else { return Ok(()) };
+        current.note_damage(header.position);
+        self.refuse_noted(header, flaw)
+    }
+
+    fn refuse_noted(&mut self, header: &Header, flaw: Flaw) -> Result<()> {
+        let Some(current) = &mut self.current else { return Ok(()) };
         current.batch = None;
         let finding = Finding::new(current.range.segment.path(), header.position, flaw);
         self.report(finding)?;
         match self.scan.on_error {
-            OnError::Stop => self.current = None,
+            OnError::Stop => self.leave(self.walk.end),
             OnError::Raise | OnError::Skip => {}
         }
         Ok(())
@@ -284,7 +401,8 @@ impl RecordRows {
         let options = segment.options();
         let misplaced = current.order.check(header).filter(|_| options.compat.is_none());
         if let Some(flaw) = misplaced {
-            self.refuse(header, flaw)?;
+            self.unread.extend(current.note_misplaced(header));
+            self.refuse_noted(header, flaw)?;
         }
         if self.is_beyond(header) {
             return Ok(());
@@ -292,6 +410,8 @@ impl RecordRows {
         let Some(current) = &mut self.current else { return Ok(()) };
         let range = &current.range;
         if header.last_offset < range.begin_offset || header.max_timestamp < self.scan.times.begin_ms {
+            self.unread.extend(current.note_valid(header));
+            current.pass(header);
             return Ok(());
         }
         if let Err(flaw) = header.check_size(options.max_batch_bytes) {
@@ -317,12 +437,15 @@ impl RecordRows {
         }
         let hidden = header.is_control() && !self.scan.control;
         if hidden || range.is_aborted(header) {
+            self.unread.extend(current.note_valid(header));
+            current.pass(header);
             current.batch = None;
             self.leave_at_end(header);
             return Ok(());
         }
         match self.cursor.begin(header, batch) {
             Ok(()) => {
+                self.unread.extend(current.note_valid(header));
                 self.builder.begin_run(&current.owner, header);
                 current.batch = Some(*header);
                 self.spans.clear();
@@ -341,13 +464,14 @@ impl RecordRows {
         let beyond = !header.is_legacy() && end < i64::MAX && header.base_offset >= end;
         let before = std::mem::replace(&mut current.beyond, beyond.then_some(header.position));
         if beyond && before.is_some() {
-            self.current = None;
+            self.leave(header.position);
         }
         beyond
     }
 
     fn finish_batch(&mut self, header: &Header) {
         if let Some(current) = &mut self.current {
+            current.pass(header);
             current.batch = None;
         }
         self.leave_at_end(header);
@@ -357,7 +481,7 @@ impl RecordRows {
     fn leave_at_end(&mut self, header: &Header) {
         let end = self.current.as_ref().map_or(i64::MAX, |current| current.range.end_offset);
         if end < i64::MAX && end <= header.last_offset.saturating_add(1) {
-            self.current = None;
+            self.leave(self.walk.at);
         }
     }
 

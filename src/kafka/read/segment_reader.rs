@@ -20,6 +20,21 @@ pub enum OnError {
     Stop,
 }
 
+/// Offsets of one partition that a reader could not read, because of damage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreadOffsets {
+    /// Topic of the rows.
+    pub topic: Option<String>,
+    /// Partition of the rows.
+    pub partition: Option<i32>,
+    /// First offset.
+    pub begin_offset: i64,
+    /// The offset after the last one; `i64::MAX`: not known.
+    pub end_offset: i64,
+    /// Bytes of the log that were passed over.
+    pub bytes: u64,
+}
+
 /// What a step of a walk did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -53,6 +68,9 @@ pub(crate) trait SegmentRows: fmt::Debug + Send {
 
     /// The findings that left out rows: not the unfinished end of a log that a broker may still write.
     fn damage(&self) -> &[Finding];
+
+    /// The offsets that damage hides. Segments that are missing are findings only.
+    fn unread(&self) -> &[UnreadOffsets];
 
     /// Byte offset in the current segment, after the last whole batch.
     fn position(&self) -> u64;
@@ -110,6 +128,11 @@ impl SegmentReader {
     /// The findings that left out rows: not the unfinished end of a log that a broker may still write.
     pub fn damage(&self) -> &[Finding] {
         self.rows.damage()
+    }
+
+    /// The offsets that damage hides. Segments that are missing are findings only.
+    pub fn unread(&self) -> &[UnreadOffsets] {
+        self.rows.unread()
     }
 
     /// Byte offset in the current segment, after the last whole batch.

@@ -121,7 +121,7 @@ pub(super) fn record_scan(
     on_error: &str,
 ) -> PyResult<RecordScan> {
     Ok(RecordScan {
-        times: time::time_range(begin, end)?,
+        times: time::bounds(begin, end)?,
         keys: None,
         offsets: None,
         columns: record_columns::Column::choose(convert::column_names(columns)?.as_deref())?,

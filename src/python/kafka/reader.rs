@@ -12,7 +12,7 @@ use pyo3_arrow::PyRecordBatchReader;
 use super::super::batch_stream::{BatchStream, Batches};
 use super::super::report;
 use crate::error::Result;
-use crate::kafka::SegmentReader;
+use crate::kafka::{SegmentReader, UnreadOffsets};
 use crate::report::Finding;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -24,6 +24,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 pub(in super::super) struct Notes {
     findings: Vec<Finding>,
     damage: Vec<Finding>,
+    unread: Vec<UnreadOffsets>,
     position: u64,
     bytes_read: u64,
 }
@@ -39,6 +40,7 @@ impl Batches for SegmentReader {
         Notes {
             findings: self.findings().to_vec(),
             damage: self.damage().to_vec(),
+            unread: self.unread().to_vec(),
             position: self.position(),
             bytes_read: self.bytes_read(),
         }
@@ -138,6 +140,14 @@ impl PySegmentReader {
     #[getter]
     fn damage<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         report::findings(py, &self.notes(py).damage)
+    }
+
+    /// The offsets that damage hides: topic, partition, first offset, the offset after the last one, and bytes of the log. The end
+    /// of the log may be unknown: it is then 2^63 - 1. Missing segments are findings only.
+    #[getter]
+    fn unread(&self, py: Python<'_>) -> Vec<(Option<String>, Option<i32>, i64, i64, u64)> {
+        let of = |each: UnreadOffsets| (each.topic, each.partition, each.begin_offset, each.end_offset, each.bytes);
+        self.notes(py).unread.into_iter().map(of).collect()
     }
 
     /// Byte offset in the current segment, after the last whole batch that was read.

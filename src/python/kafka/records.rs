@@ -84,8 +84,8 @@ fn read_records(
     Ok(if warn { PySegmentReader::new(reader) } else { PySegmentReader::silent(reader) })
 }
 
-/// The numbers of the segments with their findings, and a count.
-type NumberedFindings<'py> = (Vec<(usize, Bound<'py, PyAny>)>, u64);
+/// Each missing segment with the number of the one after it, its offsets and its finding; and a count.
+type PyMissing<'py> = (Vec<(usize, (i64, i64), Bound<'py, PyAny>)>, u64);
 
 /// Find the segments that are missing from a log.
 ///
@@ -98,7 +98,8 @@ type NumberedFindings<'py> = (Vec<(usize, Bound<'py, PyAny>)>, u64);
 ///     compacted: Whether the partition is known to be compacted; otherwise gaps inside its segments show it.
 ///
 /// Returns:
-///     (number of the segment after it, finding) each; and the number of gaps that compaction left.
+///     (number of the segment after it, (first offset, the offset after the last one), finding) each; and the number of gaps that
+///     compaction left. An end that is not known is 2^63 - 1.
 #[pyfunction]
 #[pyo3(signature = (directory, segments, unread, begin, end, *, compacted))]
 fn missing_segments(
@@ -109,12 +110,15 @@ fn missing_segments(
     begin: i64,
     end: i64,
     compacted: bool,
-) -> PyResult<NumberedFindings<'_>> {
+) -> PyResult<PyMissing<'_>> {
     let segments = segments.iter().map(|segment| segment.get().inner()).collect::<PyResult<Vec<_>>>()?;
     let unread: Vec<_> = unread.into_iter().map(|(base_offset, found)| Unread { base_offset, found }).collect();
     let missing = py.detach(|| Missing::between(&directory, &segments, &unread, (begin, end), compacted))?;
-    let (numbers, findings): (Vec<_>, Vec<_>) = missing.findings.into_iter().unzip();
-    Ok((numbers.into_iter().zip(report::findings(py, &findings)?).collect(), missing.compacted))
+    let found: Vec<_> = missing.segments.iter().map(|each| each.finding.clone()).collect();
+    let places = missing.segments.iter().map(|each| (each.next, (each.begin_offset, each.end_offset)));
+    let findings = report::findings(py, &found)?;
+    let segments = places.zip(findings).map(|((next, offsets), finding)| (next, offsets, finding)).collect();
+    Ok((segments, missing.compacted))
 }
 
 /// Name the first aborted transaction that each index misses, for the segments of a log.

@@ -524,6 +524,12 @@ impl PyLogSegment {
         Ok(py.detach(|| segment.next_offset())?)
     }
 
+    /// Return the offset after the last batch that can be reached: `next_offset`, unless the log cannot be read to its end.
+    fn readable_end(&self, py: Python<'_>) -> PyResult<i64> {
+        let segment = self.inner()?;
+        Ok(py.detach(|| segment.readable_end())?)
+    }
+
     /// Return the largest timestamp and the last offset of the first batch that has it; -1 and the base offset without any.
     ///
     /// With check "trust" that is the last entry of the time index, as for a broker that has just opened the segment.

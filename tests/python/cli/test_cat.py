@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import golden
 import golden_kafka
+from kafka_batches import Row, batch, write_segment
 from logdex.kafka import LogDir
-from logdex.rocketmq import StoreWriter
+from logdex.rocketmq import MessageStore, StoreWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 Rows = list[dict[str, Any]]
@@ -138,6 +141,56 @@ def test_follow_prints_what_comes(tmp_path: Path) -> None:
             assert json.loads(next(lines))["keys"] == f"k{number}"
         assert process.wait(60) == 0
         process.stdout.close()
+
+
+@contextmanager
+def _following(path: Path) -> Iterator[tuple[Callable[[], Any], Callable[[], str]]]:
+    """Run `cat --follow`; return functions that wait for the next row, and for the next line on standard error."""
+    words = [sys.executable, "-m", "logdex", "cat", str(path), "--tail", "1", "--follow", "--json"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        out, err = process.stdout, process.stderr
+        try:
+            yield lambda: json.loads(out.readline()), err.readline
+        finally:
+            process.kill()
+
+
+def test_follow_of_a_partition_says_that_it_was_truncated_or_deleted(tmp_path: Path) -> None:
+    place = tmp_path / "orders-0"
+    path = write_segment(place, 0, *(batch([Row(offset)]) for offset in range(10)))
+    size = path.stat().st_size // 10
+    with _following(place) as (row, line):
+        assert row()["offset"] == 9
+        os.truncate(path, 4 * size)
+        assert line() == "logdex: orders-0 was truncated: it ends at offset 4, and ended at 10\n"
+        with path.open("ab") as file:
+            file.write(batch([Row(4)]))
+        assert row()["offset"] == 4
+        # The new segment is there before the old one is gone, as with a broker.
+        write_segment(place, 20, batch([Row(20)]))
+        path.unlink()
+        assert line() == "logdex: orders-0 begins at offset 20 now: from 5 on it was deleted unread\n"
+        assert row()["offset"] == 20
+
+
+def test_follow_of_a_store_says_that_its_log_was_truncated(tmp_path: Path) -> None:
+    with StoreWriter.open(tmp_path / "store", services=False, file_size=65_536, hash_slots=9, max_entries=99) as writer:
+        for number in range(3):
+            writer.put_message("T", keys=f"k{number}")
+    (path,) = (tmp_path / "store/commitlog").iterdir()
+    with MessageStore.open(tmp_path / "store") as store:
+        offsets = [message.phy_offset for message in [store.find("T", f"k{number}")[0] for number in range(3)]]
+        end = store.commit_log.max_offset
+    whole = path.read_bytes()
+    with _following(tmp_path / "store/commitlog") as (row, line):
+        assert row()["keys"] == "k2"
+        path.write_bytes(whole[: offsets[1]].ljust(len(whole), b"\0"))
+        assert line() == f"logdex: the log was truncated: it ends at offset {offsets[1]:,}, and ended at {end:,}\n"
+        path.write_bytes(whole)
+        assert [row()["keys"], row()["keys"]] == ["k1", "k2"]
 
 
 def test_find_and_build_index_take_a_kafka_directory(tmp_path: Path, logdex_command: Callable[..., Any]) -> None:

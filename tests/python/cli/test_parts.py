@@ -154,8 +154,9 @@ def test_what_is_damaged_can_be_passed_over(
     tmp_path: Path, logdex_command: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     root = golden_kafka.unpack("damaged-crc", tmp_path)
-    assert logdex_command("cat", root, "--json").code == 2
+    assert logdex_command("cat", root, "--json", "--no-skip-damaged").code == 2
     ran = logdex_command("cat", root, "--json", "--skip-damaged")
+    assert logdex_command("cat", root, "--json") == ran
     before = golden_kafka.rows("damaged-crc", "records-before")
     assert ran.code == 1
     assert len(before) - len(ran.rows) == 2

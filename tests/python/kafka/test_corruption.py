@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import golden_kafka
 import kafka_records as records
-from logdex.errors import CorruptFileError
+from logdex.errors import CorruptFileError, DamageWarning
 from logdex.kafka import Log, LogSegment, OffsetIndex
 
 if TYPE_CHECKING:
@@ -91,6 +92,50 @@ def test_no_damage_to_an_index_changes_an_answer(folder: Path, suffix: str) -> N
     assert tried >= 40
     # Not named: an index of the last segment that is shorter by whole entries, which one that is written looks like.
     assert named > tried * 3 // 4
+
+
+def test_a_reader_that_skips_knows_the_offsets_that_damage_hides(folder: Path) -> None:
+    """For each flipped bit: an offset without its record is in `unread`, or behind an unfinished end."""
+    path = folder / f"{NAME}.log"
+    content = path.read_bytes()
+    with Log.open(folder) as log:
+        rows = {row[0]: row for row in _with_offsets(log.records())}
+    tried = hidden = 0
+    for at in range(600):
+        flipped = bytearray(content)
+        flipped[at] ^= 1 << (7 - at % 8)
+        path.write_bytes(bytes(flipped))
+        with Log.open(folder) as log:
+            stream = log.records(on_error="skip")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DamageWarning)
+                found = {row[0]: row for row in _with_offsets(stream)}
+        unread = [(begin, end) for *_, begin, end, _ in stream.unread]
+        lost = {offset for offset, row in rows.items() if found.get(offset) != row}
+        tried += 1
+        if not stream.damage:
+            # A record that is lost without damage is behind a batch that looks unfinished.
+            assert not unread
+            continue
+        hidden += len(lost)
+        assert all(any(begin <= offset < end for begin, end in unread) for offset in lost), (at, lost, unread)
+        # What is there is not claimed to be hidden, but for a batch of which some records could be read.
+        assert not any(begin <= offset < end for begin, end in unread for offset in found if offset in rows), (
+            at,
+            unread,
+        )
+    assert tried == 600
+    assert hidden > 1_000
+
+
+def _with_offsets(stream: Any) -> list[tuple[int, Any]]:
+    return [
+        (offset, (key, value))
+        for each in stream
+        for offset, key, value in zip(
+            *(each.column(name).to_pylist() for name in ("offset", "key", "value")), strict=True
+        )
+    ]
 
 
 def test_damage_to_a_log_is_an_error_a_finding_or_harmless(folder: Path) -> None:

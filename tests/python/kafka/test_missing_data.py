@@ -6,6 +6,7 @@ The rows of Spark are in tests/python/spark/test_kafka_missing_data.py, the tabl
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import shutil
 from contextlib import nullcontext
@@ -18,7 +19,8 @@ from kafka_batches import Row, T, batch, write_segment
 from logdex import DamageWarning
 from logdex.cli import main
 from logdex.errors import CorruptFileError
-from logdex.kafka import Log, LogDir, build_key_index, find
+from logdex.kafka import Log, LogDir, build_key_index, explain, find
+from logdex.report import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -183,7 +185,7 @@ def test_verify_finds_it(
         assert loss.found in findings[0].found
 
 
-@over_gaps
+@over_losses
 def test_find_is_not_complete(
     partition: Path,
     tmp_path: Path,
@@ -192,6 +194,7 @@ def test_find_is_not_complete(
     build_key_index(partition.parent, tmp_path / "keys")
     whole = find(partition.parent, "orders", "key-3")
     assert whole.complete
+    assert whole.unscanned == ()
     loss.damage(partition)
     for index in (None, tmp_path / "keys"):
         with pytest.warns(DamageWarning, match=loss.found) as warned:
@@ -201,6 +204,14 @@ def test_find_is_not_complete(
         assert "incomplete" in repr(result)
         assert [each.kind for each in result.findings] == [loss.kind]
         assert [each.offset for each in result] == [each.offset for each in whole if each.offset not in loss.lost]
+        # With an index only the batch that it leads to is read, and of that one offset.
+        begin, end = (10, 11) if index is not None and loss.kind == "batch-crc" else (loss.lost[0], loss.lost[-1] + 1)
+        assert result.unscanned == result.unreadable == ((0, begin, end),)
+    with pytest.warns(DamageWarning, match=loss.found):
+        step = explain(partition.parent, "orders", "key-3").steps[0]
+    assert step.unscanned == ((0, loss.lost[0], loss.lost[-1] + 1),)
+    assert f"offsets from 10 to {loss.lost[-1]} not searched" in str(step)
+    assert list(step.offsets) == [each.offset for each in whole if each.offset not in loss.lost]
 
 
 @over_losses
@@ -217,7 +228,7 @@ def test_the_key_index_reports_it(
 
 
 @over_losses
-@pytest.mark.parametrize("command", ["cat", "cat --skip-damaged", "export", "info", "verify", "find", "build-index"])
+@pytest.mark.parametrize("command", ["cat", "cat --no-skip-damaged", "export", "info", "verify", "find", "build-index"])
 def test_the_command_line_says_it(
     partition: Path,
     capsys: pytest.CaptureFixture[str],
@@ -228,12 +239,12 @@ def test_the_command_line_says_it(
     loss.damage(partition)
     logs = str(partition.parent)
     commands = {
-        "cat": (["cat", logs], 2),
-        "cat --skip-damaged": (["cat", logs, "--skip-damaged"], 1),
+        "cat": (["cat", logs], 1),
+        "cat --no-skip-damaged": (["cat", logs, "--no-skip-damaged"], 2),
         "export": (["export", logs, str(partition.parent.parent / "x.parquet"), "--skip-damaged"], 1),
         "info": (["info", logs], 0 if loss.kind == "batch-crc" else 1),
         "verify": (["kafka", "verify", logs], 1),
-        "find": (["kafka", "find", logs, "orders", "key-3"], 2 if loss.kind == "batch-crc" else 1),
+        "find": (["kafka", "find", logs, "orders", "key-3"], 1),
         "build-index": (["kafka", "build-index", logs, str(partition.parent.parent / "keys")], 1),
     }
     arguments, code = commands[command]
@@ -336,3 +347,70 @@ def test_a_replica_with_no_log_is_one_that_lost_it(partition: Path) -> None:
         assert logs.topics == {"orders": [0]}
         with pytest.raises(CorruptFileError, match="offsets from 0 on"):
             logs.records().read_all()
+
+
+def _cut_length(place: Path) -> None:
+    """Give the second batch of the last segment an impossible size."""
+    path = place / f"{30:020d}.log"
+    content = bytearray(path.read_bytes())
+    at = len(_batch(30))
+    content[at + 8 : at + 12] = (3).to_bytes(4, "big")
+    path.write_bytes(content)
+
+
+def test_a_search_passes_a_log_whose_end_cannot_be_found(partition: Path, tmp_path: Path) -> None:
+    write_segment(partition.with_name("orders-1"), 0, _batch(0))
+    build_key_index(partition.parent, tmp_path / "keys")
+    _cut_length(partition)
+    with Log.open(partition) as log, pytest.raises(CorruptFileError, match="a size of at least"):
+        _ = log.log_end_offset
+    with pytest.warns(DamageWarning, match="a size of at least"):
+        result = find(partition.parent, "orders", "key-3")
+    assert {(each.partition, each.offset) for each in result} == {
+        *((0, offset) for offset in ALL[:35] if offset % 7 == 3),
+        (1, 3),
+    }
+    assert result.scanned_offsets == 35 + 5
+    assert result.unscanned == ((0, 35, 2**63 - 1),)
+    with pytest.warns(DamageWarning):
+        (step, other) = explain(partition.parent, "orders", "key-3", index=tmp_path / "keys").steps
+    assert step.log_end_offset == 35
+    # The index leads to offset 38 and covers the others before 40.
+    assert step.unscanned == ((0, 38, 39), (0, 40, 2**63 - 1))
+    assert "offsets from 40 on not searched" in str(step)
+    assert other.offsets == (3,)
+
+
+@pytest.mark.parametrize("tail", [False, True])
+def test_cat_reads_the_topics_after_damage(partition: Path, capsys: pytest.CaptureFixture[str], tail: bool) -> None:
+    write_segment(partition.with_name("paid-0"), 0, _batch(0))
+    _damaged(partition)
+    _cut_length(partition)
+    words = ["cat", str(partition.parent), "--json", *(["--tail", "100"] if tail else [])]
+    assert main(words) == 1
+    out, err = capsys.readouterr()
+    rows = [(row["topic"], row["offset"]) for row in map(json.loads, out.splitlines())]
+    kept = [offset for offset in ALL[:35] if not 10 <= offset < 15]
+    assert rows == [*(("orders", offset) for offset in kept), *(("paid", offset) for offset in range(5))]
+    if not tail:
+        assert "orders-0: offsets from 10 to 14 and in 1 more places are unread" in err
+        assert "(--skip-damaged, the default" in err
+    assert main([*words, "--no-skip-damaged"]) == 2
+    out, err = capsys.readouterr()
+    # The last rows are printed when all of them are read.
+    assert [json.loads(line)["offset"] for line in out.splitlines()] == ([] if tail else ALL[:10])
+    left = (
+        sum(path.stat().st_size for path in partition.parent.glob("*/*.log"))
+        - (partition / f"{0:020d}.log").stat().st_size
+    )
+    assert f"stopped at damage, {size_text(left)} of the log are unread; --skip-damaged reads on" in err
+    assert str(partition / MIDDLE) in err
+
+
+def test_a_consumer_of_the_arrow_stream_raises_an_error_with_the_place(partition: Path) -> None:
+    """As docs/kafka.md says: only the own iterator can raise CorruptFileError."""
+    _damaged(partition)
+    with pytest.raises(pa.ArrowInvalid, match=f"{MIDDLE} at byte 0: expected crc"):
+        pa.table(Log.open(partition).records())
+    with pytest.raises(CorruptFileError, match=f"{MIDDLE} at byte 0: expected crc"):
+        Log.open(partition).records().read_all()

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from logdex.cli.sources import Source
 
 _T = TypeVar("_T")
+_ANY_TOPIC = "*"
+"""Stands for every topic of a RocketMQ store; no topic of Kafka has this name."""
 
 _KAFKA = """\
 Commands for Kafka only. `logdex info`, `cat`, `export` and `verify` take Kafka paths, too: a
@@ -132,6 +134,11 @@ def run_dump(arguments: argparse.Namespace) -> int:
 @contextmanager
 def _searched(arguments: argparse.Namespace) -> Iterator[Source]:
     """Open the log directory of a search, and settle its times, which may be those of the topic's end."""
+    if arguments.topic == _ANY_TOPIC:
+        what = "`logdex cat --key KEY` reads those of all topics"
+        raise ValueError(
+            f"TOPIC {_ANY_TOPIC}: expected one topic, since the keys of Kafka are searched by topic; {what}"
+        )
     with open_first(
         locate(arguments.store), (open_source,), "no Kafka log directory", sealed=arguments.sealed
     ) as source:
@@ -167,6 +174,9 @@ def run_find(arguments: argparse.Namespace) -> int:
             complain(f"there are more than {arguments.max}")
         if result.scanned_offsets:
             complain(f"{result.scanned_offsets:,} offsets were scanned: no index covers them")
+        for each in result.unscanned:
+            what = "a segment is missing, or its batches are damaged"
+            complain(f"{arguments.topic}-{each.partition}: {each.offsets} were not searched: {what}")
         if not result:
             complain(nothing_matches(arguments, [arguments.topic], *source.held([arguments.topic])))
     return 0 if result else 1

@@ -6,6 +6,7 @@ import contextlib
 import sys
 import time
 from collections import deque
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, get_args
 
 from logdex._core import SegmentReader, csv_lines, csv_names, json_lines, local_path, locate, time_text
@@ -35,7 +36,8 @@ from logdex.cli.output import (
     table,
 )
 from logdex.cli.sources import kafka, nothing_matches, open_first, rocketmq
-from logdex.errors import LogdexError
+from logdex.errors import CorruptFileError, LogdexError
+from logdex.kafka.find import UnreadRange
 from logdex.report import near_names, size_text
 from logdex.usage import By
 
@@ -217,7 +219,7 @@ def groups(arguments: argparse.Namespace) -> int:
 
 def cat(arguments: argparse.Namespace) -> int:
     """Print the rows; 1 if no row passes the filters."""
-    with _open(arguments) as source:
+    with _open(arguments) as source, _saying_where(source, arguments):
         if arguments.tail is not None or arguments.follow:
             printed = _cat_logs(source, arguments)
         else:
@@ -232,11 +234,12 @@ def cat(arguments: argparse.Namespace) -> int:
 def _cat_logs(source: Source, arguments: argparse.Namespace) -> int:
     """Print the last rows of each log, or all, and then with `--follow` those that come; return their number."""
     logs = source.logs(arguments, body=arguments.body)
-    places, left = [], sys.maxsize if arguments.limit is None else arguments.limit
+    places, ends, left = [], [], sys.maxsize if arguments.limit is None else arguments.limit
     printed = 0
     for log in logs:
         begin, end = log.bounds()
         places.append(max(begin, end))
+        ends.append(end)
         if arguments.tail is None:
             stream = log.read(begin, end)
             printed += say_rows(limited_batches(stream, left - printed), as_json=arguments.json)
@@ -248,7 +251,14 @@ def _cat_logs(source: Source, arguments: argparse.Namespace) -> int:
         sys.stdout.flush()
         time.sleep(_POLL_SECONDS)
         for at, log in enumerate(logs):
-            _, end = log.bounds()
+            begin, end = log.bounds()
+            if end < ends[at]:
+                complain(f"{log.name} was truncated: it ends at offset {end:,}, and ended at {ends[at]:,}")
+                places[at] = max(begin, end)
+            elif begin > places[at]:
+                complain(f"{log.name} begins at offset {begin:,} now: from {places[at]:,} on it was deleted unread")
+                places[at] = begin
+            ends[at] = end
             if end > places[at]:
                 stream = log.read(places[at], end)
                 printed += say_rows(limited_batches(stream, left - printed), as_json=arguments.json)
@@ -326,7 +336,7 @@ _FORMATS: dict[str, _Format] = {".parquet": _parquet, ".json": _json, ".jsonl": 
 def _write(write: _Format, sink: BinaryIO, arguments: argparse.Namespace) -> int:
     """Write the rows. The progress is the position in the log, or the bytes of batches without `phy_offset`."""
     rows = 0
-    with _open(arguments) as source, Progress("export") as progress:
+    with _open(arguments) as source, _saying_where(source, arguments), Progress("export") as progress:
         stream = source.rows(arguments, body=not arguments.no_body)
         log = getattr(source.opened, "commit_log", None)
         begin, total = (None, None) if log is None else (log.min_offset, log.max_offset - log.min_offset)
@@ -356,13 +366,33 @@ def _open(arguments: argparse.Namespace) -> Source:
     return source
 
 
+@contextlib.contextmanager
+def _saying_where(source: Source, arguments: argparse.Namespace) -> Iterator[None]:
+    """Print on standard error how much is unread if damage ends a read; the error itself is printed later."""
+    try:
+        yield
+    except CorruptFileError as error:
+        if left := source.bytes_after(arguments, error.path, error.offset):
+            complain(f"stopped at damage, {size_text(left)} of the log are unread; --skip-damaged reads on after it")
+        raise
+
+
 def _say_passed_over(stream: BatchStream | SegmentReader) -> None:
-    """Print on standard error the unfinished end of a Kafka log. Damage that the rows leave out is logged at their end."""
+    """Print on standard error the unfinished end of a Kafka log, and what damage hides; the damage itself is logged."""
     stream.close()
     if isinstance(stream, SegmentReader):
         damage = stream.damage
         for finding in (each for each in stream.findings if each not in damage):
             complain(str(finding))
+        for (topic, partition), unread in groupby(stream.unread, lambda each: each[:2]):
+            ranges = list(unread)
+            others = f" and in {len(ranges) - 1:,} more places" if len(ranges) > 1 else ""
+            size = size_text(sum(bytes_ for *_, bytes_ in ranges))
+            offsets = UnreadRange(0, *ranges[0][2:4]).offsets
+            complain(
+                f"{topic}-{partition}: {offsets}{others} are unread, {size} of damaged batches; reading went on after "
+                "them (--skip-damaged, the default; --no-skip-damaged stops there)"
+            )
 
 
 def _words(name: str) -> str:

@@ -75,7 +75,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     """Add the commands."""
     parser = command(subparsers, "find", SUMMARIES["search"]["find"], _FIND, find)
     add_source(parser, "store", _FOUND_IN)
-    parser.add_argument("topic", type=word, metavar="TOPIC", help="the topic; '*' for any")
+    parser.add_argument("topic", type=word, metavar="TOPIC", help="the topic; of RocketMQ, '*' for any")
     parser.add_argument("key", type=word, metavar="KEY", help=_KEY)
     add_options(parser, *TIMES)
     parser.add_argument("--max", type=count, metavar="N", help="at most N messages")
@@ -83,8 +83,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--scan",
         choices=_SCANS,
-        default="auto",
-        help="how much of the log without an index to scan: up to 1 GiB, all, none",
+        help="RocketMQ: how much of the log without an index to scan: up to 1 GiB (auto, the default), all, none",
     )
     add_options(parser, "--index", "--header", "--sealed")
     parser = command(subparsers, "explain", SUMMARIES["search"]["explain"], _EXPLAIN, explain)
@@ -98,6 +97,7 @@ def add_parsers(subparsers: Subparsers) -> None:
 def find(arguments: argparse.Namespace) -> int:
     """Print the messages; 1 if there are none."""
     if LogDir.exists_at(locate(arguments.store)):
+        _refuse_options_of_rocketmq(arguments)
         return kafka.run_find(arguments)
     _refuse_options_of_kafka(arguments)
     with MessageStore.open(arguments.store, **open_options(arguments)) as store:
@@ -112,7 +112,7 @@ def find(arguments: argparse.Namespace) -> int:
                 begin=arguments.begin,
                 end=arguments.end,
                 max_num=arguments.max,
-                scan=_SCANS[arguments.scan],
+                scan=_SCANS[arguments.scan or "auto"],
                 progress=progress,
                 # Each body is printed once, a batch at a time.
                 body_budget=0,
@@ -129,6 +129,12 @@ def find(arguments: argparse.Namespace) -> int:
     return 0 if found else 1
 
 
+def _refuse_options_of_rocketmq(arguments: argparse.Namespace) -> None:
+    if arguments.scan is not None:
+        what = "a search in a Kafka log directory reads all that no index covers"
+        raise ValueError(f"--scan {arguments.scan}: expected a RocketMQ store, found {arguments.store}; {what}")
+
+
 def _refuse_options_of_kafka(arguments: argparse.Namespace) -> None:
     if arguments.index or arguments.header:
         raise ValueError(f"--index and --header: expected a Kafka log directory, found {arguments.store}")
@@ -141,7 +147,7 @@ def _find_each(store: MessageStore, arguments: argparse.Namespace) -> int:
     columns = [name for name in MESSAGE_COLUMNS if arguments.body or name not in ("body", "body_error")]
     found: set[int] = set()
     limits = {"begin": arguments.begin, "end": arguments.end, "max_num": arguments.max}
-    for batch in store.find_batch(arguments.topic, keys, **limits, scan=_SCANS[arguments.scan]):
+    for batch in store.find_batch(arguments.topic, keys, **limits, scan=_SCANS[arguments.scan or "auto"]):
         found.update(distinct(batch.column("query_row")))
         say_rows([batch.select(columns)], as_json=arguments.json)
     if len(found) < len(keys):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from logdex._core import time_text
 from logdex._files import Closing
-from logdex.report import near_names
+from logdex.report import unknown_topic
 
 if TYPE_CHECKING:
     import argparse
@@ -56,10 +56,12 @@ class Description:
 class LogRead:
     """One log that can be read from any place: a commit log, or a partition.
 
-    `bounds` returns its first offset now and the one after its last, `read` reads the rows between two offsets, and `starts`
-    returns where to begin in order to get a number of the last rows: offsets before an end, each farther from it.
+    `name` is for messages. `bounds` returns its first offset now and the one after its last, `read` reads the rows between two
+    offsets, and `starts` returns where to begin in order to get a number of the last rows: offsets before an end, each farther
+    from it.
     """
 
+    name: str
     bounds: Callable[[], tuple[int, int]]
     read: Callable[[int, int], BatchStream | SegmentReader]
     starts: Callable[[int, int], Iterator[int]]
@@ -86,6 +88,10 @@ class Source(Closing):
     def rows(self, filters: argparse.Namespace, *, body: bool) -> BatchStream | SegmentReader:  # noqa: ARG002 -- of sources with rows
         """Return the rows that pass the options `FILTERS`, in log order; without bodies unless `body`."""
         raise ValueError(f"{self.describe().kind}: it has no messages; expected a store, or its commit log")
+
+    def bytes_after(self, filters: argparse.Namespace, path: str, offset: int) -> int:  # noqa: ARG002 -- as above
+        """Return how many bytes of the logs of `rows` follow a byte offset in one of their files."""
+        return 0
 
     def usage(self, by: By) -> Sequence[Usage]:  # noqa: ARG002 -- as above
         """Return messages and bytes by topic, queue or day."""
@@ -143,7 +149,7 @@ def nothing_matches(
     """Return in words what was asked for in vain, and what is there instead; see `Source.held`."""
     begin, end = time_text(arguments.begin), time_text(arguments.end)
     if unknown := [topic for topic in wanted if topic not in topics]:
-        return f"nothing found: no topic {unknown[0]!r} here; {near_names(unknown[0], topics)}"
+        return f"nothing found: {unknown_topic(unknown[0], topics)}"
     bounds = f"{f' from {begin}' if begin else ''}{f' to {end}' if end else ''}"
     names = ", ".join(wanted)
     asked = f"nothing found{f' of topic {names}' if names else ''}{bounds}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import dropwhile
 from typing import TYPE_CHECKING, Any
 
 from logdex._core import dump_file, read_records
@@ -23,7 +24,7 @@ from logdex.kafka.find import RECORD_COLUMNS
 from logdex.kafka.key_index import KeySettings
 from logdex.kafka.overview import TIMES, broker_state, times_and_size
 from logdex.kafka.verify import content_findings
-from logdex.report import Damage, Report, merge
+from logdex.report import Damage, Report, merge, warn_of_topics
 
 if TYPE_CHECKING:
     import argparse
@@ -97,6 +98,8 @@ class _KafkaSource(Source):
         """Return the partitions, or the one segment, that `--topic` and `--queue` name."""
         if isinstance(self.opened, LogDir) and filters.queue is not None and filters.topic is None:
             raise ValueError("a partition without a topic; expected both")
+        if isinstance(self.opened, LogDir) and filters.topic is not None:
+            warn_of_topics(filters.topic, self.opened.topics)
         logs = [self.opened] if isinstance(self.opened, LogSegment) else self._logs(filters.topic)
         topics, queue = filters.topic, filters.queue
         return [log for log in logs if queue in (None, log.partition) and (topics is None or log.topic in topics)]
@@ -128,9 +131,18 @@ class _KafkaSource(Source):
             on_error="skip" if filters.skip_damaged else "raise",
         )
 
+    def bytes_after(self, filters: argparse.Namespace, path: str, offset: int) -> int:
+        """Return how many bytes of the wanted logs follow a byte offset in one of their files."""
+        logs = self._matching(filters)
+        segments = [each for log in logs for each in ([log] if isinstance(log, LogSegment) else log.segments)]
+        folder, _, name = path.rpartition("/")
+        after = dropwhile(lambda each: str(each.path.parent) != folder or each.path.name < name, segments)
+        return sum(each.size - (offset if str(each.path) == path else 0) for each in after)
+
     def logs(self, filters: argparse.Namespace, *, body: bool) -> list[LogRead]:
         return [
             LogRead(
+                f"{log.topic}-{log.partition}",
                 partial(_bounds, log, filters.offset),
                 lambda begin, end, log=log: self._read([log], filters, body, begin, end),  # type: ignore[misc]
                 partial(_starts, log, filters.offset),
@@ -171,8 +183,8 @@ class _KafkaSource(Source):
 def _bounds(log: Log | LogSegment, offset: int | None) -> tuple[int, int]:
     """Return the first offset to read, and the one after the last record."""
     if isinstance(log, LogSegment):
-        return max(offset or 0, log.base_offset), log.next_offset()
-    return max(offset or 0, log.log_start_offset), log.log_end_offset
+        return max(offset or 0, log.base_offset), log.readable_end()
+    return max(offset or 0, log.log_start_offset), log.readable_end()
 
 
 def _starts(log: Log | LogSegment, offset: int | None, end: int, rows: int) -> Iterator[int]:

@@ -52,6 +52,8 @@ class _StoreSource(Source):
     def _read(self, filters: argparse.Namespace, body: bool, begin: int | None, end: int | None) -> BatchStream:  # noqa: FBT001 -- passed on
         if filters.isolation:
             raise ValueError("--isolation: expected Kafka records; a RocketMQ log has no open transactions")
+        if not filters.skip_damaged:
+            raise ValueError("--no-skip-damaged: expected Kafka records; a RocketMQ log is always read to its end")
         columns = MESSAGE_COLUMNS if body else [name for name in MESSAGE_COLUMNS if not name.startswith("body")]
         return self.opened.messages(
             topics=filters.topic,
@@ -88,7 +90,8 @@ class _StoreSource(Source):
 
         return [
             LogRead(
-                lambda: (self._first(filters) or log.min_offset, log.max_offset),
+                "the log",
+                lambda: (max(self._first(filters) or 0, log.min_offset), log.max_offset),
                 lambda begin, end: self._read(filters, body, begin, end),
                 starts,
             )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from logdex._core import RemotingCommand
 from logdex._types import MIN_INT64
+from logdex.hash_index.query import Milliseconds
 from logdex.rocketmq.remoting_codes import Ask, Code
 from logdex.rocketmq.server.clients import TAG, Subscription
 from logdex.rocketmq.server.exchange import FAQ, Answer, Hold, Refusal
@@ -179,7 +180,7 @@ def _candidates(archive: Archive, topic: str, key: str, max_num: int, times: tup
     index = archive.store.index
     if index is None:
         return b""
-    found = index.query_offset(topic, key, max_num, *times)
+    found = index.query_offset(topic, key, max_num, *map(Milliseconds, times))
     return archive.store.commit_log.stored_frames(found.phy_offsets, _BODY_BYTES)
 
 

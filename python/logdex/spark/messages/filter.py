@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from logdex import _core
-from logdex._types import MAX_INT64, MIN_INT64
+from logdex._types import MAX_INT64, MIN_INT64, check_queue_id
 from logdex.spark import options as opt
 
 if TYPE_CHECKING:
@@ -37,11 +37,14 @@ class MessageFilter:
     def of_options(cls, options: Mapping[str, str]) -> MessageFilter:
         """Return the conditions of a source's options: those named like columns, `keys`, `begin` and `end`."""
         begin, end = opt.instant(options, "begin", end=False), opt.instant(options, "end", end=True)
+        queue_ids = opt.integers(options, "queue_id")
+        for queue_id in queue_ids or ():
+            check_queue_id(queue_id)
         return cls(
             topics=opt.texts(options, "topic"),
             keys=opt.texts(options, "keys"),
             msg_ids=opt.texts(options, "msg_id"),
-            queue_ids=opt.integers(options, "queue_id"),
+            queue_ids=queue_ids,
             queue_offsets=opt.integers(options, "queue_offset", ranges=True),
             phy_offsets=opt.integers(options, "phy_offset", ranges=True),
             times=(MIN_INT64 if begin is None else begin, MAX_INT64 if end is None else end),

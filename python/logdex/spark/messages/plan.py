@@ -13,6 +13,7 @@ from logdex._core import cut_log, cut_queue, plan_log
 from logdex._files import RemotePath
 from logdex.errors import LogdexError
 from logdex.hash_index.query import CLOCK_SLACK_MS
+from logdex.report import unknown_topic
 from logdex.rocketmq import IndexService
 from logdex.rocketmq.find import covered_ranges
 from logdex.rocketmq.layout import configured_topics
@@ -101,6 +102,14 @@ class MessagePlan:
         self._wanted = wanted
         options: dict[str, Any] = {"access": "auto", "compat": None, "clock_slack_ms": CLOCK_SLACK_MS}
         self._queues = QueueSet(layout, self._log, options)
+
+    def unknown_topics(self) -> dict[str, str]:
+        """Return the wanted topics that the store does not have, each with a text; none if only the log shows its topics."""
+        queues = self._queues.topics() if self._wanted.topics else []
+        if not queues:
+            return {}
+        known = {*queues, *configured_topics(self._layout.config)}
+        return {each: unknown_topic(each, known) for each in sorted({*(self._wanted.topics or ())} - known)}
 
     def tasks(self, size: TaskSize, damage: Damage, *, pushdown: bool) -> list[Task]:
         """Split what is to be read into tasks of about as many bytes each.

@@ -139,11 +139,13 @@ class ReadOptions:
         directories = ",".join(map(os.fspath, self.directories))
         return workers.commit_log(directories, access=self.access, compat=self.compat)
 
-    def tasks(self, damage: Damage) -> list[Task]:
+    def tasks(self, damage: SparkDamage) -> list[Task]:
         """Split what is wanted into tasks."""
         # A broker's walk ends at damage, so a file must not be split behind it.
         size = self.size if self.compat is None else TaskSize(MAX_INT64, self.size.min_tasks)
-        return MessagePlan(self.layout, self.open(), self.wanted).tasks(size, damage, pushdown=self.pushdown)
+        plan = MessagePlan(self.layout, self.open(), self.wanted)
+        damage.miss_topics(plan.unknown_topics())
+        return plan.tasks(size, damage, pushdown=self.pushdown)
 
     def rows(self, pieces: Sequence[Piece], damage: SparkDamage) -> Iterator[Any]:
         """Read pieces as Arrow batches for Spark, in a worker."""
@@ -242,6 +244,7 @@ class MessagesStreamReader(LogStreamReader):
             raise ValueError("give one of the options maxBytesPerTrigger, maxRowsPerTrigger")
         self.reports = reports
         self.target: int | None = None
+        self.missed: dict[str, str] | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 -- Spark's name
         """Return the position that `startingOffset` means."""
@@ -294,4 +297,7 @@ class MessagesStreamReader(LogStreamReader):
             return []
         wanted = self.options.wanted.between(begin, stop)
         with self.reports.collect() as damage:
-            return [*replace(self.options, wanted=wanted, pushdown=False).tasks(damage)]
+            tasks: list[InputPartition] = [*replace(self.options, wanted=wanted, pushdown=False).tasks(damage)]
+            # Once for the stream, not for each batch.
+            self.missed, damage.unknown_topics = damage.unknown_topics, None if self.missed else damage.unknown_topics
+            return tasks
