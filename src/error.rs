@@ -179,7 +179,9 @@ mod tests {
 
     #[test]
     fn users_see_no_passwords() {
-        for plain in ["http://h:80/a@b", "abfss://container@account.dfs/x", "s3://b/a:b/c@d", "http://[::1]:80/x", "a@b:c"] {
+        for plain in
+            ["http://h:80/a@b", "abfss://container@account.dfs/x", "s3://b/a:b/c@d", "http://[::1]:80/x", "a@b:c"]
+        {
             assert_eq!(unmarked(plain), plain);
         }
         for (given, shown) in [

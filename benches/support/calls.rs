@@ -14,7 +14,7 @@ pub(crate) fn create(path: &Path, held: usize, prepared: bool) -> IndexFile {
     let options = options(geometry(held));
     if prepared {
         let directory = path.parent().expect("a file lies in a directory");
-        let mut next = Prepared::start(directory, options.geometry, options.access).expect("a thread");
+        let mut next = Prepared::start(directory, options.geometry, options.access);
         return next.publish(path, options).expect("space on the disk").expect("files without a name are known here");
     }
     IndexFile::create(path, options).expect("a directory that takes a file")

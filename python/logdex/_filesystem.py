@@ -160,7 +160,7 @@ def in_filesystem(
     if "://" in text:
         raise ValueError(f"{_core.unmarked(text)}: expected a path in the file system, found a URL")
     prefix = "/" if text.startswith("/") else ""
-    known = (os.getpid(), id(filesystem), prefix)
+    known = (_core.fork_generation(), id(filesystem), prefix)
     if known not in _kept:
         _kept[known] = filesystem, _core.keep_file_system(_adapter(filesystem, prefix))
     name = posixpath.normpath(text).lstrip("/")

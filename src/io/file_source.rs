@@ -150,6 +150,15 @@ impl ReadAt for FileSource {
         }
     }
 
+    fn word_run(&self, offset: u64, words: &mut [u32]) -> io::Result<()> {
+        match self {
+            Self::Mapped(f) => f.word_run(offset, words),
+            Self::Plain(f) => f.word_run(offset, words),
+            Self::Remote(f) => f.word_run(offset, words),
+            Self::Chunked(f) => f.word_run(offset, words),
+        }
+    }
+
     #[inline]
     fn long(&self, offset: u64) -> io::Result<u64> {
         match self {

@@ -127,6 +127,13 @@ impl ReadAt for MappedFile {
         Ok(std::array::from_fn(|i| words.get(i).map_or(0, |w| u32::from_be(w.load(Ordering::Relaxed)))))
     }
 
+    fn word_run(&self, offset: u64, words: &mut [u32]) -> io::Result<()> {
+        words.iter_mut().zip((offset..).step_by(4)).try_for_each(|(word, at)| {
+            *word = self.acquire(at)?;
+            Ok(())
+        })
+    }
+
     #[inline]
     fn long(&self, offset: u64) -> io::Result<u64> {
         Ok(u64::from_be(self.atomic_long(offset)?.load(Ordering::Acquire)))

@@ -14,6 +14,7 @@
 //! - `directory_stamp`: a text that changes when a directory or its files change
 //! - `file_identity`: what distinguishes a file from another one that took its name
 //! - `first_failure`: the write or fsync that ends a writer
+//! - `fork`: which process a handle belongs to, and a lock for handles that a forked child may use
 //! - `holes`: parts of a file that were never written
 //! - `process_mutex`: a mutex that a forked child need not wait for
 //! - `planned_file`: a file as a plan saw it, and whether a reader has the same one
@@ -28,6 +29,7 @@ pub mod disk;
 mod file_identity;
 mod file_source;
 mod first_failure;
+pub(crate) mod fork;
 mod holes;
 pub mod location;
 mod mmap;

@@ -8,13 +8,15 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use arc_swap::ArcSwapOption;
 
+use super::fork::Generation;
+
 /// A mutex of one process.
 #[derive(Debug)]
 pub(crate) struct ProcessMutex<T>(ArcSwapOption<Owned<T>>);
 
 #[derive(Debug)]
 struct Owned<T> {
-    process: u32,
+    process: Generation,
     state: Mutex<T>,
 }
 
@@ -26,7 +28,7 @@ impl<T: Default> ProcessMutex<T> {
 
     /// A state that is not empty; a child may not get it.
     pub(crate) fn of(state: T) -> Self {
-        let process = std::process::id();
+        let process = Generation::current();
         Self(ArcSwapOption::from_pointee(Owned { process, state: Mutex::new(state) }))
     }
 
@@ -37,7 +39,7 @@ impl<T: Default> ProcessMutex<T> {
     }
 
     fn owned(&self) -> Arc<Owned<T>> {
-        let process = std::process::id();
+        let process = Generation::current();
         let held = self.0.load_full();
         if let Some(owned) = held.as_ref().filter(|owned| owned.process == process) {
             return Arc::clone(owned);
@@ -72,7 +74,7 @@ mod tests {
     /// As it looks in a child of the process that used it.
     fn in_child(mutex: &ProcessMutex<u32>) -> ProcessMutex<u32> {
         let state = Mutex::new(mutex.with(|state| *state));
-        ProcessMutex(ArcSwapOption::from_pointee(Owned { process: std::process::id() + 1, state }))
+        ProcessMutex(ArcSwapOption::from_pointee(Owned { process: Generation::current().other(), state }))
     }
 
     #[test]

@@ -51,6 +51,18 @@ pub trait ReadAt: Send + Sync {
     /// `UnexpectedEof` if the file ends before the range does, else the system's error.
     fn words<const N: usize>(&self, offset: u64) -> io::Result<[u32; N]>;
 
+    /// Reads words one after the other from `offset`, each in one piece. The stores that preceded the publication of a word are
+    /// visible afterwards. Without a map all of them are one read.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` if the file ends before the range does, else the system's error.
+    fn word_run(&self, offset: u64, words: &mut [u32]) -> io::Result<()> {
+        let mut bytes = vec![[0u8; 4]; words.len()];
+        self.read_exact_at(bytes.as_flattened_mut(), offset)?;
+        words.iter_mut().zip(bytes).for_each(|(word, bytes)| *word = u32::from_be_bytes(bytes));
+        Ok(())
+    }
+
     /// Reads 8 bytes in one piece, from an offset that is a multiple of 8.
     ///
     /// # Errors

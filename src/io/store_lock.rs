@@ -10,24 +10,23 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, Result};
+use crate::io::ProcessMutex;
 use crate::io::disk::write_all_at;
+use crate::io::fork::Generation;
 use crate::io::regular_file::{open_file, open_with};
 
 /// The content that a broker writes into the file.
 const CONTENT: &[u8] = b"lock";
 
-/// The locks that this process holds, with its id: a forked child inherits the list of its parent.
-static HELD: Mutex<BTreeMap<Identity, u32>> = Mutex::new(BTreeMap::new());
+type Held = BTreeMap<Identity, Generation>;
 
-fn held() -> MutexGuard<'static, BTreeMap<Identity, u32>> {
-    HELD.lock().unwrap_or_else(PoisonError::into_inner)
-}
+/// The locks that this process holds. A forked child inherits the list of its parent.
+static HELD: ProcessMutex<Held> = ProcessMutex::new();
 
-fn is_ours(held: &BTreeMap<Identity, u32>, identity: &Identity) -> bool {
-    held.get(identity) == Some(&std::process::id())
+fn is_ours(held: &Held, identity: &Identity) -> bool {
+    held.get(identity).is_some_and(|process| process.is_current())
 }
 
 /// The lock of a store, held until it is dropped.
@@ -39,7 +38,7 @@ pub struct StoreLock {
     path: PathBuf,
     file: File,
     identity: Identity,
-    process: u32,
+    process: Generation,
 }
 
 impl StoreLock {
@@ -48,12 +47,15 @@ impl StoreLock {
     /// # Errors
     /// `Locked` when a broker or another writer has it, in this process or another; else the system's error, with the path.
     pub fn take(path: &Path) -> Result<Self> {
+        HELD.with(|held| Self::take_first(path, held))
+    }
+
+    fn take_first(path: &Path, held: &mut Held) -> Result<Self> {
         let fail = |e| Error::io(path, e);
-        let process = std::process::id();
-        let mut held = held();
+        let process = Generation::current();
         // Check before opening the file: closing it again would release a plain lock.
-        if identity(path).map_err(fail)?.is_some_and(|identity| is_ours(&held, &identity)) {
-            return Err(Error::Locked { path: path.to_owned(), pid: process });
+        if identity(path).map_err(fail)?.is_some_and(|identity| is_ours(held, &identity)) {
+            return Err(Error::Locked { path: path.to_owned(), pid: std::process::id() });
         }
         let file = open_with(path, OpenOptions::new().read(true).write(true).create(true).truncate(false), true)?;
         if !system::lock(&file).map_err(fail)? {
@@ -77,10 +79,12 @@ impl StoreLock {
 impl Drop for StoreLock {
     fn drop(&mut self) {
         // In a forked child the lock belongs to the parent.
-        if self.process == std::process::id() {
-            held().remove(&self.identity);
-            // Children may have the file open as well. An error can be ignored: the file is closed next.
-            let _ = system::unlock(&self.file);
+        if self.process.is_current() {
+            HELD.with(|held| {
+                held.remove(&self.identity);
+                // Children may have the file open as well. An error can be ignored: the file is closed next.
+                let _ = system::unlock(&self.file);
+            });
         }
     }
 }
@@ -94,16 +98,15 @@ impl Drop for StoreLock {
 /// The system's error, with the path.
 pub fn fcntl_lock_holder(path: &Path) -> Result<Option<u32>> {
     let fail = |e| Error::io(path, e);
-    let held = held();
-    match identity(path).map_err(fail)? {
+    HELD.with(|held| match identity(path).map_err(fail)? {
         None => Ok(None),
-        Some(identity) if is_ours(&held, &identity) => Ok(Some(std::process::id())),
+        Some(identity) if is_ours(held, &identity) => Ok(Some(std::process::id())),
         Some(_) => match open_file(path, false) {
             Ok(file) => system::holder(&file).map_err(fail),
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e),
         },
-    }
+    })
 }
 
 /// Checks that no other process holds the lock of a store.

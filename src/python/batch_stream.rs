@@ -1,6 +1,6 @@
 //! What the classes that return record batches have in common: they are read, closed or handed over, once.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::SchemaRef;
@@ -10,6 +10,7 @@ use pyo3::types::PyCapsule;
 use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader, PySchema, PyTable};
 
 use crate::error::{Error, Result};
+use crate::io::fork::HandleMutex;
 
 /// A reader of record batches.
 pub(super) trait Batches: RecordBatchReader + Send + 'static {
@@ -29,37 +30,36 @@ struct State<R: Batches> {
 
 /// What stands behind an object of Python: a reader until it is closed, read to a table or handed over.
 pub(super) struct BatchStream<R: Batches> {
-    state: Mutex<State<R>>,
+    state: HandleMutex<State<R>>,
     schema: SchemaRef,
 }
 
 impl<R: Batches> BatchStream<R> {
     pub(super) fn new(reader: R) -> Self {
         let (schema, notes) = (reader.schema(), reader.notes());
-        Self { state: Mutex::new(State { reader: Some(reader), notes }), schema }
+        Self { state: HandleMutex::new(State { reader: Some(reader), notes }), schema }
     }
 
     /// To be taken without the interpreter lock: another thread may hold it for as long as a batch takes.
-    fn lock(&self) -> MutexGuard<'_, State<R>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Result<MutexGuard<'_, State<R>>> {
+        self.state.lock()
     }
 
     pub(super) fn take(&self, py: Python<'_>) -> PyResult<R> {
         py.detach(|| {
-            let mut state = self.lock();
-            let reader = state.reader.take()?;
-            state.notes = reader.notes();
-            Some(reader)
-        })
+            let mut state = self.lock()?;
+            let reader = state.reader.take();
+            if let Some(reader) = &reader {
+                state.notes = reader.notes();
+            }
+            Ok::<_, Error>(reader)
+        })?
         .ok_or_else(is_closed)
     }
 
     /// What is known by now, or was when the reader was closed, read to its end or handed over.
-    pub(super) fn notes(&self, py: Python<'_>) -> R::Notes {
-        py.detach(|| {
-            let state = self.lock();
-            state.reader.as_ref().map_or_else(|| state.notes.clone(), R::notes)
-        })
+    pub(super) fn notes(&self, py: Python<'_>) -> PyResult<R::Notes> {
+        Ok(py.detach(|| self.lock().map(|state| state.reader.as_ref().map_or_else(|| state.notes.clone(), R::notes)))?)
     }
 
     pub(super) fn arrow_schema(&self) -> SchemaRef {
@@ -70,8 +70,8 @@ impl<R: Batches> BatchStream<R> {
         PySchema::new(Arc::clone(&self.schema)).into_arro3(py)
     }
 
-    pub(super) fn closed(&self, py: Python<'_>) -> bool {
-        py.detach(|| self.lock().reader.is_none())
+    pub(super) fn closed(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(py.detach(|| self.lock().map(|state| state.reader.is_none()))?)
     }
 
     pub(super) fn close(&self, py: Python<'_>) {
@@ -80,7 +80,8 @@ impl<R: Batches> BatchStream<R> {
 
     pub(super) fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         loop {
-            let batch = py.detach(|| self.lock().reader.as_mut().map(R::next_batch)).ok_or_else(is_closed)??;
+            let batch =
+                py.detach(|| self.lock()?.reader.as_mut().map(R::next_batch).transpose())?.ok_or_else(is_closed)?;
             match batch {
                 // A filter lets little pass: the user may have pressed Ctrl-C meanwhile.
                 Some(batch) if batch.num_rows() == 0 => py.check_signals()?,
@@ -105,7 +106,7 @@ impl<R: Batches> BatchStream<R> {
             while let Some(batch) = reader.next_batch()? {
                 batches.push(batch);
             }
-            self.lock().notes = reader.notes();
+            self.lock()?.notes = reader.notes();
             Ok::<_, Error>(batches)
         })?;
         Ok(batches)
@@ -147,7 +148,7 @@ macro_rules! batch_reader {
 
             /// True when it was closed, read to a table, or handed over as a stream.
             #[getter]
-            fn closed(&self, py: Python<'_>) -> bool {
+            fn closed(&self, py: Python<'_>) -> PyResult<bool> {
                 self.0.closed(py)
             }
 

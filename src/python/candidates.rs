@@ -284,26 +284,26 @@ batch_reader! {
     PyFoundMessages {
         /// How many candidates carry another key, as far as they were read.
         #[getter]
-        fn rejected(&self, py: Python<'_>) -> u64 {
-            self.0.notes(py).0.rejected
+        fn rejected(&self, py: Python<'_>) -> PyResult<u64> {
+            Ok(self.0.notes(py)?.0.rejected)
         }
 
         /// True when more messages than `max_num` carry a key.
         #[getter]
-        fn truncated(&self, py: Python<'_>) -> bool {
-            self.0.notes(py).0.truncated
+        fn truncated(&self, py: Python<'_>) -> PyResult<bool> {
+            Ok(self.0.notes(py)?.0.truncated)
         }
 
         /// Offsets of the candidates so far where no valid message begins: it expired, or is missing or damaged.
         #[getter]
-        fn missing(&self, py: Python<'_>) -> Vec<i64> {
-            self.0.notes(py).1
+        fn missing(&self, py: Python<'_>) -> PyResult<Vec<i64>> {
+            Ok(self.0.notes(py)?.1)
         }
 
         /// How many rows at the end of the answer have no body because of `body_budget`, as far as they were read.
         #[getter]
-        fn without_body(&self, py: Python<'_>) -> u64 {
-            self.0.notes(py).0.without_body
+        fn without_body(&self, py: Python<'_>) -> PyResult<u64> {
+            Ok(self.0.notes(py)?.0.without_body)
         }
 
         /// Read all messages and keep them in memory. The reader is closed then.

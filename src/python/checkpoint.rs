@@ -1,15 +1,14 @@
 //! `StoreCheckpoint`.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::convert;
 use super::location::{self, PyPath};
 use super::time::{self, Round};
-use crate::error::shown;
+use crate::error::{Error, Result, shown};
+use crate::io::fork::{Generation, HandleMutex};
 use crate::rocketmq::checkpoint::{StoreCheckpoint, Timestamps};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -25,33 +24,41 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 #[pyclass(name = "StoreCheckpoint", module = "logdex._core", frozen)]
 pub(super) struct PyStoreCheckpoint {
     path: PathBuf,
-    checkpoint: Mutex<Option<StoreCheckpoint>>,
+    checkpoint: HandleMutex<Option<StoreCheckpoint>>,
+    process: Generation,
 }
 
 impl PyStoreCheckpoint {
-    fn with<T>(&self, call: impl FnOnce(&mut StoreCheckpoint) -> PyResult<T>) -> PyResult<T> {
-        let mut checkpoint = self.checkpoint.lock().unwrap_or_else(PoisonError::into_inner);
-        match checkpoint.as_mut() {
+    /// Calls with the open checkpoint and no interpreter lock: another thread may hold the lock while it waits for the disk.
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce(&mut StoreCheckpoint) -> Result<T> + Send,
+    ) -> PyResult<T> {
+        // An error becomes an exception, which needs the interpreter lock, after the lock of the checkpoint is released.
+        Ok(py.detach(|| match self.checkpoint.lock()?.as_mut() {
             Some(checkpoint) => call(checkpoint),
-            None => Err(PyValueError::new_err(format!("{} is closed", shown(&self.path)))),
-        }
+            None => Err(Error::InvalidArgument(format!("{} is closed", shown(&self.path)))),
+        })?)
     }
 
-    pub(super) fn timestamps(&self) -> PyResult<Timestamps> {
-        self.with(|checkpoint| Ok(checkpoint.timestamps))
+    pub(super) fn timestamps(&self, py: Python<'_>) -> PyResult<Timestamps> {
+        self.with(py, |checkpoint| Ok(checkpoint.timestamps))
     }
 
     fn set(
         &self,
         time: &Bound<'_, PyAny>,
         name: &str,
-        field: impl FnOnce(&mut Timestamps) -> &mut i64,
+        field: impl FnOnce(&mut Timestamps) -> &mut i64 + Send,
     ) -> PyResult<()> {
+        let py = time.py();
         let time = time::time_ms(time, Round::Down, name)?;
-        self.with(|checkpoint| {
+        self.with(py, |checkpoint| {
             if !checkpoint.is_writable() {
-                return Err(PyValueError::new_err(format!("{} is open for reading only", shown(&self.path))));
+                return Err(Error::InvalidArgument(format!("{} is open for reading only", shown(&self.path))));
             }
+            self.process.check_writer(&self.path)?;
             *field(&mut checkpoint.timestamps) = time;
             Ok(())
         })
@@ -84,7 +91,7 @@ impl PyStoreCheckpoint {
         let write = convert::write_mode(mode)?;
         let checkpoint =
             py.detach(|| if write { StoreCheckpoint::open_or_create(&path) } else { StoreCheckpoint::open(&path) })?;
-        Ok(Self { path, checkpoint: Mutex::new(Some(checkpoint)) })
+        Ok(Self { path, checkpoint: HandleMutex::new(Some(checkpoint)), process: Generation::current() })
     }
 
     /// The file.
@@ -95,14 +102,14 @@ impl PyStoreCheckpoint {
 
     /// Bytes of the file when it was opened; 4096 in a valid store.
     #[getter]
-    fn file_len(&self) -> PyResult<u64> {
-        self.with(|checkpoint| Ok(checkpoint.file_len()))
+    fn file_len(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |checkpoint| Ok(checkpoint.file_len()))
     }
 
     /// Store time up to which the commit log was flushed, in ms.
     #[getter]
-    fn physic_msg_timestamp(&self) -> PyResult<i64> {
-        self.with(|checkpoint| Ok(checkpoint.timestamps.physic_msg_timestamp))
+    fn physic_msg_timestamp(&self, py: Python<'_>) -> PyResult<i64> {
+        Ok(self.timestamps(py)?.physic_msg_timestamp)
     }
 
     #[setter]
@@ -112,8 +119,8 @@ impl PyStoreCheckpoint {
 
     /// Store time up to which the consume queues were written, in ms.
     #[getter]
-    fn logics_msg_timestamp(&self) -> PyResult<i64> {
-        self.with(|checkpoint| Ok(checkpoint.timestamps.logics_msg_timestamp))
+    fn logics_msg_timestamp(&self, py: Python<'_>) -> PyResult<i64> {
+        Ok(self.timestamps(py)?.logics_msg_timestamp)
     }
 
     #[setter]
@@ -123,8 +130,8 @@ impl PyStoreCheckpoint {
 
     /// End time of the last index file that was full and flushed, in ms.
     #[getter]
-    fn index_msg_timestamp(&self) -> PyResult<i64> {
-        self.with(|checkpoint| Ok(checkpoint.timestamps.index_msg_timestamp))
+    fn index_msg_timestamp(&self, py: Python<'_>) -> PyResult<i64> {
+        Ok(self.timestamps(py)?.index_msg_timestamp)
     }
 
     #[setter]
@@ -135,29 +142,35 @@ impl PyStoreCheckpoint {
     /// Write the three times and wait until they are on the disk.
     ///
     /// Raises:
-    ///     ValueError: It was opened for reading.
+    ///     ValueError: It was opened for reading, or before a fork.
     ///     OSError: The system refuses.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.with(|checkpoint| Ok(checkpoint.flush()?)))
+        self.with(py, |checkpoint| {
+            if checkpoint.is_writable() {
+                self.process.check_writer(&self.path)?;
+            }
+            checkpoint.flush()
+        })
     }
 
     /// Close the file; times that were set and not flushed are lost.
-    fn close(&self) {
-        self.checkpoint.lock().unwrap_or_else(PoisonError::into_inner).take();
+    fn close(&self, py: Python<'_>) {
+        // In a forked child a thread of the parent may have it: then it ends with the process.
+        py.detach(|| drop(self.checkpoint.lock().map(|mut checkpoint| checkpoint.take())));
     }
 
-    fn __enter__(slf: Py<Self>) -> PyResult<Py<Self>> {
-        slf.get().with(|_| Ok(()))?;
+    fn __enter__(slf: Py<Self>, py: Python<'_>) -> PyResult<Py<Self>> {
+        slf.get().with(py, |_| Ok(()))?;
         Ok(slf)
     }
 
     #[pyo3(signature = (*_args))]
-    fn __exit__(&self, _args: &Bound<'_, pyo3::types::PyTuple>) {
-        self.close();
+    fn __exit__(&self, py: Python<'_>, _args: &Bound<'_, pyo3::types::PyTuple>) {
+        self.close(py);
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (PyPath,))> {
-        self.with(|_| Ok(()))?;
+        self.with(py, |_| Ok(()))?;
         Ok((py.import("logdex._core")?.getattr("_open_store_checkpoint")?, (self.path(),)))
     }
 }

@@ -1,8 +1,9 @@
 //! The value that a Python object holds until it is closed.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -11,7 +12,8 @@ use crate::io::remote::memory::MemoryFiles;
 
 /// A value that `close` drops. A call in another thread keeps it until that call ends.
 pub(super) struct Closable<T> {
-    value: Mutex<Option<Arc<T>>>,
+    /// Without a lock, which a fork might leave held in the child.
+    value: ArcSwapOption<T>,
     path: PathBuf,
     /// What it reads, if that is bytes in memory.
     memory: Option<Arc<MemoryFiles>>,
@@ -20,7 +22,7 @@ pub(super) struct Closable<T> {
 impl<T> Closable<T> {
     /// Holds an open value, with the path that it was opened by.
     pub(super) fn new(value: T, path: PathBuf) -> Self {
-        Self { value: Mutex::new(Some(Arc::new(value))), path, memory: None }
+        Self { value: ArcSwapOption::from_pointee(value), path, memory: None }
     }
 
     /// Keeps the bytes in memory that it reads.
@@ -40,16 +42,15 @@ impl<T> Closable<T> {
 
     /// The value. Raises `ValueError` once closed.
     pub(super) fn get(&self) -> PyResult<Arc<T>> {
-        let value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
-        value.clone().ok_or_else(|| PyValueError::new_err(format!("{} is closed", shown(&self.path))))
+        self.value.load_full().ok_or_else(|| PyValueError::new_err(format!("{} is closed", shown(&self.path))))
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.value.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+        self.value.load().is_none()
     }
 
     /// Closes, and returns the value: dropping it closes files, unless a call still uses it.
     pub(super) fn close(&self) -> Option<Arc<T>> {
-        self.value.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.value.swap(None)
     }
 }

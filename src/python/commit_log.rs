@@ -601,7 +601,7 @@ impl PyCommitLog {
         settle: bool,
     ) -> PyResult<(u64, u64, u64)> {
         let log = self.inner()?;
-        let timestamps = checkpoint.map(PyStoreCheckpoint::timestamps).transpose()?.unwrap_or_default();
+        let timestamps = checkpoint.map(|checkpoint| checkpoint.timestamps(py)).transpose()?.unwrap_or_default();
         let compat = self.reading()?.1.unwrap_or(Release::V4_9_3);
         let queue_end = queue_end.unwrap_or(-1);
         let start = Start { last_exit_ok, timestamps, queue_end, message_index_safe, compat, settle };

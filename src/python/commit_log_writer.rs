@@ -165,6 +165,13 @@ struct PyCommitLogWriter {
     writer: CommitLogWriter,
 }
 
+impl Drop for PyCommitLogWriter {
+    fn drop(&mut self) {
+        // The thread may be in an fsync. Without an interpreter the writer itself waits for it.
+        Python::try_attach(|py| py.detach(|| self.writer.stop()));
+    }
+}
+
 #[pymethods]
 impl PyCommitLogWriter {
     /// Open a log at its end. Directory and files are created when the first message is put.

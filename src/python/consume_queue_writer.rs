@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use pyo3_arrow::PyRecordBatch;
 
 use super::{integer, location, report};
+use crate::error::{Error, Result};
+use crate::io::fork::Generation;
 use crate::report::Report;
 use crate::rocketmq::consume_queue::{ConsumeQueueWriter, DelayLevels, WriterOptions};
 
@@ -25,40 +26,47 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 struct PyConsumeQueueWriter {
     writer: Mutex<Option<ConsumeQueueWriter>>,
     /// A forked process shares the files with its parent, and may inherit a lock that is never released.
-    process: u32,
+    process: Generation,
 }
 
 impl PyConsumeQueueWriter {
     fn new(writer: ConsumeQueueWriter) -> Self {
-        Self { writer: Mutex::new(Some(writer)), process: std::process::id() }
+        Self { writer: Mutex::new(Some(writer)), process: Generation::current() }
     }
 
-    fn lock(&self) -> PyResult<MutexGuard<'_, Option<ConsumeQueueWriter>>> {
-        if self.process != std::process::id() {
+    fn lock(&self) -> Result<MutexGuard<'_, Option<ConsumeQueueWriter>>> {
+        if !self.process.is_current() {
             let text = "queues opened for writing belong to the process that opened them";
-            return Err(PyValueError::new_err(text));
+            return Err(Error::InvalidArgument(text.to_owned()));
         }
         Ok(self.writer.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn with<T>(&self, call: impl FnOnce(&mut Option<ConsumeQueueWriter>) -> crate::error::Result<T>) -> PyResult<T> {
-        let mut writer = self.lock()?;
-        if writer.is_none() {
-            return Err(PyValueError::new_err("the writer is finished"));
-        }
-        Ok(call(&mut writer)?)
+    /// Calls without the interpreter lock. An error becomes an exception after the lock of the writer is released.
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce(&mut Option<ConsumeQueueWriter>) -> Result<T> + Send,
+    ) -> PyResult<T> {
+        Ok(py.detach(|| {
+            let mut writer = self.lock()?;
+            if writer.is_none() {
+                return Err(is_finished());
+            }
+            call(&mut writer)
+        })?)
     }
 
     fn look<T>(&self, py: Python<'_>, look: impl FnOnce(&ConsumeQueueWriter) -> T + Send) -> PyResult<T>
     where
         T: Send,
     {
-        // Another thread may hold the lock while it waits for the interpreter.
-        py.detach(|| {
-            let writer = self.lock()?;
-            writer.as_ref().map(look).ok_or_else(|| PyValueError::new_err("the writer is finished"))
-        })
+        self.with(py, |writer| writer.as_ref().map(look).ok_or_else(is_finished))
     }
+}
+
+fn is_finished() -> Error {
+    Error::InvalidArgument("the writer is finished".to_owned())
 }
 
 #[pymethods]
@@ -225,7 +233,7 @@ impl PyConsumeQueueWriter {
     ///     ValueError: The writer is finished.
     #[pyo3(signature = (*, sync=true))]
     fn flush(&self, py: Python<'_>, sync: bool) -> PyResult<()> {
-        py.detach(|| self.with(|writer| writer.as_mut().map_or(Ok(()), |writer| writer.flush(sync))))
+        self.with(py, |writer| writer.as_mut().map_or(Ok(()), |writer| writer.flush(sync)))
     }
 
     /// Return the queues to which units were written since the last call: topic, queue id, and queue offset of the next message.
@@ -235,7 +243,7 @@ impl PyConsumeQueueWriter {
     /// Raises:
     ///     ValueError: The writer is finished.
     fn take_grown(&self, py: Python<'_>) -> PyResult<Vec<(String, i32, i64)>> {
-        py.detach(|| self.with(|writer| Ok(writer.as_mut().map_or_else(Vec::new, ConsumeQueueWriter::take_grown))))
+        self.with(py, |writer| Ok(writer.as_mut().map_or_else(Vec::new, ConsumeQueueWriter::take_grown)))
     }
 
     /// Add the units of a batch of messages, in the order of the log.
@@ -251,7 +259,7 @@ impl PyConsumeQueueWriter {
     ///     ValueError: A column is missing, of another type or null; or the writer is finished.
     fn append_batch(&self, py: Python<'_>, messages: PyRecordBatch) -> PyResult<usize> {
         let messages = messages.into_inner();
-        py.detach(|| self.with(|writer| writer.as_mut().map_or(Ok(0), |writer| writer.append_batch(&messages))))
+        self.with(py, |writer| writer.as_mut().map_or(Ok(0), |writer| writer.append_batch(&messages)))
     }
 
     /// Write the buffered units, and delete the oldest files of each queue whose messages are all gone from the log, with the
@@ -273,9 +281,7 @@ impl PyConsumeQueueWriter {
         py: Python<'_>,
         #[pyo3(from_py_with = integer::min_phy_offset)] min_phy_offset: i64,
     ) -> PyResult<Vec<PathBuf>> {
-        py.detach(|| {
-            self.with(|writer| writer.as_mut().map_or(Ok(Vec::new()), |writer| writer.delete_expired(min_phy_offset)))
-        })
+        self.with(py, |writer| writer.as_mut().map_or(Ok(Vec::new()), |writer| writer.delete_expired(min_phy_offset)))
     }
 
     /// Write the buffered units and wait until everything is on the disk.
@@ -287,7 +293,7 @@ impl PyConsumeQueueWriter {
     ///     OSError: The system refuses.
     ///     ValueError: `finish` was called before.
     fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let checked = py.detach(|| self.with(|writer| writer.take().map(ConsumeQueueWriter::finish).transpose()))?;
+        let checked = self.with(py, |writer| writer.take().map(ConsumeQueueWriter::finish).transpose())?;
         report::report(py, &checked.unwrap_or_default())
     }
 }

@@ -72,8 +72,8 @@ fn entry_rows<'py>(
 pub(super) struct PyEntryRows(Mutex<EntryRows>);
 
 impl PyEntryRows {
-    fn with<T>(&self, call: impl FnOnce(&mut EntryRows) -> T) -> T {
-        call(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with<T: Send>(&self, py: Python<'_>, call: impl FnOnce(&mut EntryRows) -> T + Send) -> T {
+        py.detach(|| call(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 
@@ -98,29 +98,29 @@ impl PyEntryRows {
         };
         let (hashes, offsets, times) =
             columns().ok_or_else(|| PyValueError::new_err("rows: expected the columns of entry_rows"))?;
-        py.detach(|| self.with(|rows| rows.add(hashes.values(), offsets.values(), times.values())));
+        self.with(py, |rows| rows.add(hashes.values(), offsets.values(), times.values()));
         Ok(())
     }
 
-    fn __len__(&self) -> usize {
-        self.with(|rows| rows.len())
+    fn __len__(&self, py: Python<'_>) -> usize {
+        self.with(py, |rows| rows.len())
     }
 
     /// Whether no offset is below the one before it.
     #[getter]
-    fn is_ordered(&self) -> bool {
-        self.with(|rows| rows.is_ordered())
+    fn is_ordered(&self, py: Python<'_>) -> bool {
+        self.with(py, |rows| rows.is_ordered())
     }
 
     /// The least and the greatest commit-log offset, and the same of the store times; None without entries.
     #[getter]
-    fn spans(&self) -> Option<((i64, i64), (i64, i64))> {
-        self.with(|rows| rows.spans())
+    fn spans(&self, py: Python<'_>) -> Option<((i64, i64), (i64, i64))> {
+        self.with(py, |rows| rows.spans())
     }
 
     /// Return the entries in the order of their offsets, in batches. Entries of one offset keep their order.
     fn sorted<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        let batches: Vec<RecordBatch> = py.detach(|| self.with(|rows| rows.sorted().collect()));
+        let batches: Vec<RecordBatch> = self.with(py, |rows| rows.sorted().collect());
         batches.into_iter().map(|batch| to_python(py, batch)).collect()
     }
 }

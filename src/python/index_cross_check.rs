@@ -30,6 +30,7 @@ struct PyIndexCrossCheck {
 }
 
 impl PyIndexCrossCheck {
+    /// To be called without the interpreter lock: another thread may hold this one while it reads the log.
     fn lock(&self) -> MutexGuard<'_, IndexCrossCheck> {
         self.check.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -48,9 +49,9 @@ impl PyIndexCrossCheck {
     ///     OSError: The system refuses.
     #[new]
     #[pyo3(signature = (files, *, tags, log_begin))]
-    fn new(files: Vec<PyRef<'_, PyIndexFile>>, tags: bool, log_begin: i64) -> PyResult<Self> {
+    fn new(py: Python<'_>, files: Vec<PyRef<'_, PyIndexFile>>, tags: bool, log_begin: i64) -> PyResult<Self> {
         let files: Vec<Arc<IndexFile>> = files.iter().map(|file| file.inner()).collect::<PyResult<_>>()?;
-        Ok(Self { check: Mutex::new(IndexCrossCheck::new(files, tags, log_begin)?) })
+        Ok(Self { check: Mutex::new(py.detach(|| IndexCrossCheck::new(files, tags, log_begin))?) })
     }
 
     /// Compare the keys of the next batch of messages with the entries that lead to them.
@@ -94,21 +95,23 @@ impl PyIndexCrossCheck {
 
     /// Entries that led to what the log holds or should hold.
     #[getter]
-    fn followed(&self) -> u64 {
-        self.lock().followed()
+    fn followed(&self, py: Python<'_>) -> u64 {
+        py.detach(|| self.lock().followed())
     }
 
     /// How many keys of messages at an offset of the log or after it have no entry.
-    fn missing_from(&self, phy_offset: i64) -> usize {
-        self.lock().missing_from(phy_offset)
+    fn missing_from(&self, py: Python<'_>, phy_offset: i64) -> usize {
+        py.detach(|| self.lock().missing_from(phy_offset))
     }
 
     /// The keys of messages before an offset of the log that have no entry; None: of all messages.
     ///
     /// Returns:
     ///     A tuple for each, in the order of the log: the message's offset, topic, key.
-    fn missing_before(&self, phy_offset: Option<i64>) -> Vec<(i64, String, String)> {
-        let check = self.lock();
-        check.missing_before(phy_offset).map(|missing| (missing.phy_offset, missing.topic, missing.key)).collect()
+    fn missing_before(&self, py: Python<'_>, phy_offset: Option<i64>) -> Vec<(i64, String, String)> {
+        py.detach(|| {
+            let check = self.lock();
+            check.missing_before(phy_offset).map(|missing| (missing.phy_offset, missing.topic, missing.key)).collect()
+        })
     }
 }

@@ -226,12 +226,18 @@ impl PyIndexFile {
     /// Source: `IndexFile#putKey`.
     fn put_key(
         &self,
+        py: Python<'_>,
         key: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = integer::phy_offset)] phy_offset: i64,
         store_timestamp: &Bound<'_, PyAny>,
     ) -> PyResult<bool> {
         let time = time::time_ms(store_timestamp, Round::Down, "store_timestamp")?;
-        Ok(self.inner()?.put_hash(keys::key_hash(key)?, phy_offset, time)?)
+        let (file, hash) = (self.inner()?, keys::key_hash(key)?);
+        // One put takes less time than releasing the interpreter lock; the batch of another thread may take seconds.
+        match file.try_put_hash(hash, phy_offset, time)? {
+            Some(put) => Ok(put),
+            None => Ok(py.detach(|| file.put_hash(hash, phy_offset, time))?),
+        }
     }
 
     /// Put a batch of keys.
@@ -306,7 +312,10 @@ impl PyIndexFile {
         let file = self.inner()?;
         let range = time::time_range(begin, end)?;
         let (hash, most) = (keys::key_hash(key)?, most_hits(&file, max_num)?);
-        let (hits, damage) = location::waiting(py, file.path(), || file.select(hash, most, range))?;
+        if let Some(hits) = file.select_short(hash, most, range)? {
+            return PyList::new(py, hits);
+        }
+        let (hits, damage) = py.detach(|| file.select(hash, most, range))?;
         warn_damage(py, damage.map(|damage| (file.path().to_owned(), damage)))?;
         PyList::new(py, hits)
     }
@@ -487,7 +496,7 @@ impl PyIndexFile {
         self.close(py);
     }
 
-    fn __repr__(&self) -> String {
+    fn __repr__(&self, py: Python<'_>) -> String {
         let path = shown(self.file.path());
         match self.inner() {
             Ok(file) => format!(
@@ -495,7 +504,7 @@ impl PyIndexFile {
                 if file.is_writable() { "r+" } else { "r" },
                 file.geometry().hash_slots(),
                 file.geometry().max_entries(),
-                file.len().map_or_else(|e| e.to_string(), |n| n.to_string()),
+                location::waiting(py, file.path(), || file.len()).map_or_else(|e| e.to_string(), |n| n.to_string()),
             ),
             Err(_) => format!("IndexFile({path:?}, closed)"),
         }

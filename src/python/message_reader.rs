@@ -49,14 +49,14 @@ batch_reader! {
     PyMessageReader {
         /// Offset in the log where the scan ended; None while it goes on, and where it was handed over or closed before.
         #[getter]
-        fn end_offset(&self, py: Python<'_>) -> Option<u64> {
-            self.0.notes(py).end_offset
+        fn end_offset(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+            Ok(self.0.notes(py)?.end_offset)
         }
 
         /// What was refused so far, as a `logdex.report.Report`; what a stream meets that it was handed over as is not in it.
         #[getter]
         fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-            report::report(py, &self.0.notes(py).checked)
+            report::report(py, &self.0.notes(py)?.checked)
         }
     }
 }

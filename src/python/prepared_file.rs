@@ -34,7 +34,7 @@ impl PyPreparedFile {
 
 #[pymethods]
 impl PyPreparedFile {
-    /// Begin to prepare a file.
+    /// Begin to prepare a file. If no thread can be started, or the thread fails, `IndexFile.create` creates the file itself.
     ///
     /// Args:
     ///     directory: The directory of the file.
@@ -43,13 +43,12 @@ impl PyPreparedFile {
     ///     access: "auto", "mmap" or "pread".
     ///
     /// Raises:
-    ///     OSError: No thread could be started. `IndexFile.create` raises the errors of the thread, for example a full disk.
     ///     ValueError: A geometry that no broker can open.
     #[staticmethod]
     #[pyo3(signature = (directory, *, hash_slots, max_entries, access="auto"))]
     fn start(directory: PathBuf, hash_slots: i64, max_entries: i64, access: &str) -> PyResult<Self> {
         let geometry = convert::geometry(hash_slots, max_entries)?;
-        let prepared = Prepared::start(&directory, geometry, convert::access(access)?)?;
+        let prepared = Prepared::start(&directory, geometry, convert::access(access)?);
         Ok(Self { prepared: Mutex::new(Some(prepared)) })
     }
 

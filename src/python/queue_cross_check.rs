@@ -3,14 +3,13 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use pyo3_arrow::PyRecordBatch;
 
 use super::commit_log::PyCommitLog;
 use super::report;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::rocketmq::consume_queue::{CrossCheck, Options, StoreState};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -31,13 +30,14 @@ impl PyQueueCrossCheck {
         py: Python<'_>,
         call: impl FnOnce(&mut Option<CrossCheck>) -> Result<T> + Send,
     ) -> PyResult<T> {
-        py.detach(|| {
+        // An error becomes an exception after the lock is released.
+        Ok(py.detach(|| {
             let mut check = self.check.lock().unwrap_or_else(PoisonError::into_inner);
             if check.is_none() {
-                return Err(PyValueError::new_err("the check is finished"));
+                return Err(Error::InvalidArgument("the check is finished".to_owned()));
             }
-            Ok(call(&mut check)?)
-        })
+            call(&mut check)
+        })?)
     }
 }
 

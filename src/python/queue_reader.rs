@@ -131,14 +131,14 @@ batch_reader! {
 
         /// Offset in the log before which no message of the parts is missing; the end of the range once all was read.
         #[getter]
-        fn position(&self, py: Python<'_>) -> u64 {
-            self.0.notes(py).position
+        fn position(&self, py: Python<'_>) -> PyResult<u64> {
+            Ok(self.0.notes(py)?.position)
         }
 
         /// Why the reader ended before the end of the range; None where it did not.
         #[getter]
-        fn fault(&self, py: Python<'_>) -> Option<String> {
-            self.0.notes(py).fault
+        fn fault(&self, py: Python<'_>) -> PyResult<Option<String>> {
+            Ok(self.0.notes(py)?.fault)
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `StoreSealing`, `SealedStore` and `SealedFiles`.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::cast::AsArray;
@@ -23,6 +23,7 @@ use super::report;
 use super::time;
 use crate::hash_index::IndexFile;
 use crate::hash_index::sealed::{Layout, Packed, Row, Sample, place, unpack};
+use crate::io::fork::Generation;
 use crate::rocketmq::seal::{self, FileFacts, SealedStore, Sealing, Standing};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -50,12 +51,19 @@ fn open_files(files: &[PyRef<'_, PyIndexFile>]) -> PyResult<Vec<Arc<IndexFile>>>
 #[pyclass(name = "StoreSealing", module = "logdex._core", frozen)]
 struct PyStoreSealing {
     sealing: Mutex<Option<Sealing>>,
+    process: Generation,
 }
 
 impl PyStoreSealing {
-    fn with<T>(&self, call: impl FnOnce(&mut Option<Sealing>) -> Option<T>) -> PyResult<T> {
-        let mut sealing = self.sealing.lock().unwrap_or_else(PoisonError::into_inner);
-        call(&mut sealing).ok_or_else(|| PyValueError::new_err("the store is sealed already"))
+    /// Calls without the interpreter lock: another thread may hold the lock of the sealing while it reads a file.
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce(&mut Option<Sealing>) -> Option<T> + Send,
+    ) -> PyResult<T> {
+        self.process.check_writer(Path::new("the sealed index"))?;
+        py.detach(|| call(&mut self.sealing.lock().unwrap_or_else(PoisonError::into_inner)))
+            .ok_or_else(|| PyValueError::new_err("the store is sealed already"))
     }
 }
 
@@ -79,7 +87,7 @@ impl PyStoreSealing {
     ) -> PyResult<Self> {
         let log = log.inner()?;
         let sealing = py.detach(|| Sealing::new(&root, &directory, &log))?;
-        Ok(Self { sealing: Mutex::new(Some(sealing)) })
+        Ok(Self { sealing: Mutex::new(Some(sealing)), process: Generation::current() })
     }
 
     /// Add the entries of an index file. A damaged file is left out, and becomes a finding of the report.
@@ -88,19 +96,24 @@ impl PyStoreSealing {
     ///     OSError: The system refuses.
     fn add_index_file(&self, py: Python<'_>, log: &PyCommitLog, file: &PyIndexFile) -> PyResult<()> {
         let (log, file) = (log.inner()?, file.inner()?);
-        Ok(py.detach(|| self.with(|sealing| sealing.as_mut().map(|sealing| sealing.add_index_file(&log, &file))))??)
+        Ok(self.with(py, |sealing| sealing.as_mut().map(|sealing| sealing.add_index_file(&log, &file)))??)
     }
 
     /// Add what `describe_index_file` returned of an index file, whose rows other processes sort.
-    fn add_facts(&self, #[pyo3(from_py_with = location::path)] path: PathBuf, facts: PyFacts) -> PyResult<()> {
+    fn add_facts(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = location::path)] path: PathBuf,
+        facts: PyFacts,
+    ) -> PyResult<()> {
         let (rows, hashes, offsets, timestamps, geometry, last_of_file) = facts;
         let facts = FileFacts { sample: Sample { rows, hashes }, offsets, timestamps, geometry, last_of_file };
-        self.with(|sealing| sealing.as_mut().map(|sealing| sealing.add_facts(&path, facts)))
+        self.with(py, |sealing| sealing.as_mut().map(|sealing| sealing.add_facts(&path, facts)))
     }
 
     /// Return the first hashes of the ranges into which other processes sort the rows, but for the first range.
-    fn bounds(&self) -> PyResult<Vec<i32>> {
-        self.with(|sealing| sealing.as_ref().map(Sealing::bounds))
+    fn bounds(&self, py: Python<'_>) -> PyResult<Vec<i32>> {
+        self.with(py, |sealing| sealing.as_ref().map(Sealing::bounds))
     }
 
     /// Write the catalog of files of keys that other processes wrote.
@@ -124,7 +137,7 @@ impl PyStoreSealing {
         written: Vec<Vec<u8>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (log, files) = (log.inner()?, open_files(&files)?);
-        let sealing = self.with(Option::take)?;
+        let sealing = self.with(py, Option::take)?;
         let written = written.into_iter().map(Bytes::from).collect();
         let found = py.detach(|| sealing.finish_with(&log, &files, written))?;
         report::report(py, &found)
@@ -148,7 +161,7 @@ impl PyStoreSealing {
         files: Vec<PyRef<'py, PyIndexFile>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (log, files) = (log.inner()?, open_files(&files)?);
-        let sealing = self.with(Option::take)?;
+        let sealing = self.with(py, Option::take)?;
         let found = py.detach(|| sealing.finish(&log, &files))?;
         report::report(py, &found)
     }

@@ -8,20 +8,28 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::errors::is_write_failure;
+use crate::io::fork::Generation;
 
 /// Time between two looks at a lock that another thread holds, after so many looks that only yield.
 const WAIT: Duration = Duration::from_millis(1);
 const YIELDS: u32 = 100;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(fork_generation, m)?)?;
     m.add_class::<PyThreadLock>()?;
     m.add_class::<PyHeldLock>()
+}
+
+/// Return a number that a fork changes in the child. A handle that writes, or has threads, keeps it and compares it.
+#[pyfunction]
+fn fork_generation() -> u32 {
+    Generation::current().number()
 }
 
 /// The thread that holds a lock (0: none) and its process, and how often.
 #[derive(Debug, Default)]
 struct State {
-    /// The number of the thread in the lower half, that of the process in the upper one.
+    /// The number of the thread in the lower half, the fork generation of the process in the upper one.
     owner: AtomicU64,
     depth: AtomicU32,
     /// If it is kept: the first failed write or fsync in a block, and when it was.
@@ -54,7 +62,7 @@ fn this_thread() -> u32 {
 
 /// Returns the owner of a lock that this thread takes. A thread that forks is the same thread in the child.
 fn this_owner() -> u64 {
-    u64::from(std::process::id()) << 32 | u64::from(this_thread())
+    u64::from(Generation::current().number()) << 32 | u64::from(this_thread())
 }
 
 fn is_same_thread(owner: u64, other: u64) -> bool {

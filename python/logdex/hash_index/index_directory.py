@@ -63,6 +63,7 @@ class IndexDirectory(Closing):
         self._options = options
         self._lock = _core.ThreadLock()
         self._closed = False
+        self._process = _core.fork_generation()
         self._writer: IndexWriter | None = None
         geometry = None if options["hash_slots"] is None else (options["hash_slots"], options["max_entries"])
         choices = {name: options[name] for name in ("last_exit_ok", "compat", "without") if name in options}
@@ -330,15 +331,17 @@ class IndexDirectory(Closing):
         self._check_open()
         if self._writer is None:
             raise io.UnsupportedOperation('the index service was opened for reading; open it with mode="a"')
+        if self._process != _core.fork_generation():
+            raise ValueError("an index opened for writing belongs to the process that opened it")
         return self._writer
 
     def close(self) -> None:
-        """Flush what was put and close the files. A second call does nothing."""
+        """Flush what was put and close the files. A second call does nothing; a forked child flushes nothing."""
         with self._lock.hold():
             if self._closed:
                 return
             try:
-                if self._writer is not None:
+                if self._writer is not None and self._process == _core.fork_generation():
                     # An empty file stays as a broker leaves it.
                     self._writer.flush(even_if_empty=False)
             finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -459,11 +458,11 @@ class _LogEntries:
         self.refused: list[Range] = []
         self.table = _core.EntryTable()
         self._entries = 0
-        self._process = os.getpid()
+        self._process = _core.fork_generation()
 
     def missing(self, whole: Range, covered: list[Range]) -> list[Range]:
         """Return the parts of a range that are neither covered otherwise nor read yet, rising."""
-        if self._process != os.getpid():
+        if self._process != _core.fork_generation():
             self._check_forked()
         return subtract(whole, [*covered, *self._seen])
 
@@ -473,7 +472,7 @@ class _LogEntries:
             if len(self.table) != self._entries:
                 self.table = _core.EntryTable()
                 self._entries, self._seen, self.refused = 0, [], []
-            self._process = os.getpid()
+            self._process = _core.fork_generation()
 
     def read(
         self,

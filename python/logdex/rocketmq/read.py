@@ -15,6 +15,7 @@ from logdex._core import (
     StoreCheckpoint,
     certain_range,
     dispatched_end,
+    fork_generation,
     last_message,
     newest_first,
 )
@@ -290,6 +291,7 @@ def read_ahead(
         except BaseException as error:  # noqa: BLE001 -- raised where the batches are taken
             ready.put(error)
 
+    process = fork_generation()
     thread = threading.Thread(target=read, name="logdex-scan", daemon=True)
     thread.start()
     try:
@@ -297,6 +299,8 @@ def read_ahead(
             if isinstance(item, BaseException):
                 raise item
             yield item
+            if process != fork_generation():
+                raise ValueError("a scan with a thread cannot be read in a process that was forked since")
             space.release()
             if progress is not None and (last := last_message(item)) is not None:
                 progress(min(last[0], end) - begin, end - begin)

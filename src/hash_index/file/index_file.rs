@@ -4,13 +4,13 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use super::bytes::{Bytes, on_bytes, on_writable};
 use super::last_warm::LastWarm;
 use crate::error::{Error, Result};
 use crate::hash_index::format::answers::Answers;
-use crate::hash_index::format::entry::Entry;
+use crate::hash_index::format::entry::{Entries, Entry};
 use crate::hash_index::format::geometry::{ENTRY_LEN, Geometry};
 use crate::hash_index::format::header::Header;
 use crate::hash_index::key_hash::java_hash::{KeySource, key_hash};
@@ -19,6 +19,7 @@ use crate::hash_index::repair::verify;
 use crate::hash_index::write::bulk::{CHUNK, put_bulk};
 use crate::hash_index::write::put::{PutColumns, put_one, read_header};
 use crate::io::disk::sync_parent;
+use crate::io::fork::Generation;
 use crate::io::{FirstFailure, ReadAt, WriteAt};
 use crate::report::Report;
 
@@ -36,6 +37,8 @@ pub struct IndexFile {
     pub(super) repaired: bool,
     /// Puts, one at a time; holds the lock of the file.
     pub(super) writer: Option<Mutex<File>>,
+    /// The process that opened it: a forked child shares the bytes, and must not write them.
+    pub(super) process: Generation,
     /// The directory entry of a new file is not synced yet.
     pub(super) is_new: AtomicBool,
     pub(super) last_warm: LastWarm,
@@ -57,7 +60,30 @@ impl IndexFile {
     /// # Errors
     /// As [`Self::put_batch`].
     pub fn put_hash(&self, key_hash: i32, phy_offset: i64, store_timestamp: i64) -> Result<bool> {
-        let _one_at_a_time = self.writer()?.lock().unwrap_or_else(PoisonError::into_inner);
+        let one_at_a_time = self.writer()?.lock().unwrap_or_else(PoisonError::into_inner);
+        self.put_alone(&one_at_a_time, key_hash, phy_offset, store_timestamp)
+    }
+
+    /// [`Self::put_hash`] if no other thread puts; `None`: one does.
+    ///
+    /// # Errors
+    /// As [`Self::put_batch`].
+    pub fn try_put_hash(&self, key_hash: i32, phy_offset: i64, store_timestamp: i64) -> Result<Option<bool>> {
+        let one_at_a_time = match self.writer()?.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(guard)) => guard.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(None),
+        };
+        self.put_alone(&one_at_a_time, key_hash, phy_offset, store_timestamp).map(Some)
+    }
+
+    fn put_alone(
+        &self,
+        _one_at_a_time: &MutexGuard<'_, File>,
+        key_hash: i32,
+        phy_offset: i64,
+        store_timestamp: i64,
+    ) -> Result<bool> {
         self.failure.check()?;
         let put = on_writable!(&self.bytes, target => {
             read_header(target)
@@ -69,7 +95,7 @@ impl IndexFile {
     /// Puts the rows from `start` on; returns how many were put: all, unless the file became full.
     ///
     /// # Errors
-    /// `InvalidArgument` if the file is open for reading or the columns differ in length; `WriteFailed`, also of an earlier put or
+    /// `InvalidArgument` if the file is open for reading, if another process opened it, or if the columns differ in length; `WriteFailed`, also of an earlier put or
     /// flush.
     pub fn put_batch<K: KeySource + ?Sized>(&self, columns: &PutColumns<'_, K>, start: usize) -> Result<usize> {
         self.put_batch_threads(columns, start, 1)
@@ -102,9 +128,12 @@ impl IndexFile {
     }
 
     fn writer(&self) -> Result<&Mutex<File>> {
-        self.writer
+        let writer = self
+            .writer
             .as_ref()
-            .ok_or_else(|| Error::InvalidArgument(format!("{} is open for reading", self.path.display())))
+            .ok_or_else(|| Error::InvalidArgument(format!("{} is open for reading", self.path.display())))?;
+        self.process.check_writer(&self.path)?;
+        Ok(writer)
     }
 
     /// The current header. A file without a whole header reads as if it were extended with zeros.
@@ -149,7 +178,7 @@ impl IndexFile {
         let len = ENTRY_LEN * u64::from(end.saturating_sub(position));
         on_bytes!(&self.bytes, source => {
             source.will_need(self.geometry.entry(position), len);
-            (position..end).map(|at| Entry::read(source, self.geometry, at)).collect::<io::Result<_>>()
+            Entries::new(source, self.geometry, position..end).map(|read| read.map(|(_, entry)| entry)).collect::<io::Result<_>>()
         })
         .map_err(|e| Error::io(&self.path, e))
     }
@@ -193,11 +222,13 @@ impl IndexFile {
     /// Source: `IndexFile#flush`. Does nothing for a file that is open for reading.
     ///
     /// # Errors
-    /// `WriteFailed`, also of an earlier put or flush.
+    /// `InvalidArgument` if another process opened it; `WriteFailed`, also of an earlier put or flush.
     pub fn flush(&self) -> Result<()> {
-        let Some(writer) = &self.writer else { return Ok(()) };
+        if !self.is_writable() {
+            return Ok(());
+        }
         {
-            let _one_at_a_time = writer.lock().unwrap_or_else(PoisonError::into_inner);
+            let _one_at_a_time = self.writer()?.lock().unwrap_or_else(PoisonError::into_inner);
             self.failure.check()?;
             let flushed = on_writable!(&self.bytes, target => flush_file(target));
             self.failure.keep(flushed.map_err(|e| Error::write_failed(&self.path, e)))?;

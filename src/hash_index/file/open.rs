@@ -14,6 +14,7 @@ use crate::hash_index::format::answers::Answers;
 use crate::hash_index::format::geometry::Geometry;
 use crate::hash_index::format::header::{Header, at};
 use crate::io::disk::{NewFile, lock_writer, settle};
+use crate::io::fork::Generation;
 use crate::io::regular_file::open_file;
 use crate::io::{Access, FileSource, FirstFailure, PlainFile, ReadAt, WriteAt};
 
@@ -86,6 +87,7 @@ impl IndexFile {
             last_exit_ok: true,
             repaired: false,
             writer: Some(Mutex::new(writer)),
+            process: Generation::current(),
             is_new: AtomicBool::new(true),
             last_warm: LastWarm::default(),
             failure: FirstFailure::default(),
@@ -140,6 +142,7 @@ impl IndexFile {
             last_exit_ok: options.last_exit_ok,
             repaired: false,
             writer: writer.map(Mutex::new),
+            process: Generation::current(),
             is_new: AtomicBool::new(false),
             last_warm: LastWarm::default(),
             failure: FirstFailure::default(),

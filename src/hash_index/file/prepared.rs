@@ -19,6 +19,7 @@ use super::open::{CreateOptions, clone, write_seeds};
 use crate::error::{Error, Result};
 use crate::hash_index::format::geometry::Geometry;
 use crate::io::disk::{NewFile, lock_writer};
+use crate::io::fork::Generation;
 use crate::io::{Access, WriteAt};
 
 /// Bytes populated between two checks whether the file is still wanted.
@@ -33,14 +34,14 @@ pub struct Prepared {
     state: State,
     unwanted: Arc<AtomicBool>,
     /// A forked child has the handle, but not the thread.
-    process: u32,
+    process: Generation,
 }
 
 #[derive(Debug)]
 enum State {
     Underway(JoinHandle<Result<Option<Ready>>>),
     Ready(Ready),
-    /// Published, or failed.
+    /// Published, failed, or never begun.
     Gone,
 }
 
@@ -53,19 +54,16 @@ struct Ready {
 }
 
 impl Prepared {
-    /// Starts a thread that prepares a file for a directory.
-    ///
-    /// # Errors
-    /// The system's error if no thread can be started.
-    pub fn start(directory: &Path, geometry: Geometry, access: Access) -> Result<Self> {
+    /// Starts a thread that prepares a file for a directory. If no thread can be started, nothing is prepared.
+    pub fn start(directory: &Path, geometry: Geometry, access: Access) -> Self {
         let unwanted = Arc::new(AtomicBool::new(false));
         let work = {
             let (directory, unwanted) = (directory.to_owned(), Arc::clone(&unwanted));
             move || prepare(&directory, geometry, access, &unwanted)
         };
         let thread = std::thread::Builder::new().name("logdex-prepare".into());
-        let state = State::Underway(thread.spawn(work).map_err(|e| Error::io(directory, e))?);
-        Ok(Self { geometry, access, directory: directory.to_owned(), state, unwanted, process: std::process::id() })
+        let state = thread.spawn(work).map_or(State::Gone, State::Underway);
+        Self { geometry, access, directory: directory.to_owned(), state, unwanted, process: Generation::current() }
     }
 
     /// Waits for the helper thread and publishes the file with its seeds and name, like [`IndexFile::create`]. `None` if nothing
@@ -76,7 +74,7 @@ impl Prepared {
     /// As [`IndexFile::create`]. After `AlreadyExists` another name can be tried.
     pub fn publish(&mut self, path: &Path, options: CreateOptions) -> Result<Option<IndexFile>> {
         let wanted = (options.geometry, options.access) == (self.geometry, self.access);
-        if !wanted || path.parent() != Some(&*self.directory) || self.process != std::process::id() {
+        if !wanted || path.parent() != Some(&*self.directory) || !self.process.is_current() {
             return Ok(None);
         }
         self.wait();
@@ -102,7 +100,7 @@ impl Prepared {
 impl Drop for Prepared {
     fn drop(&mut self) {
         self.unwanted.store(true, Ordering::Relaxed);
-        if self.process == std::process::id() {
+        if self.process.is_current() {
             // The helper stops within a step.
             self.wait();
         }

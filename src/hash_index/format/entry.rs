@@ -8,6 +8,7 @@
 //! ```
 
 use std::io;
+use std::ops::Range;
 
 use super::geometry::{ENTRY_LEN, Geometry};
 use super::header::Header;
@@ -44,13 +45,17 @@ impl Entry {
     /// `UnexpectedEof` when the file ends before the entry does, else the system's error.
     #[inline]
     pub fn read(source: &impl ReadAt, geometry: Geometry, position: u32) -> io::Result<Self> {
-        let [hash, high, low, diff, prev] = source.words(geometry.entry(position))?;
-        Ok(Self {
+        source.words(geometry.entry(position)).map(Self::of_words)
+    }
+
+    #[inline]
+    fn of_words([hash, high, low, diff, prev]: [u32; WORDS]) -> Self {
+        Self {
             key_hash: hash as i32,
             phy_offset: (u64::from(high) << 32 | u64::from(low)) as i64,
             time_diff: diff as i32,
             prev_index: prev as i32,
-        })
+        }
     }
 
     /// Stores the entry at a position.
@@ -91,6 +96,67 @@ impl Entry {
             && self.prev_index >= 0
             && (self.prev_index as u32) < position
             && geometry.slot_of(self.key_hash) == slot
+    }
+}
+
+/// Words of an entry.
+const WORDS: usize = ENTRY_LEN as usize / 4;
+
+/// The entries at rising positions, with one read for each block of them.
+pub(crate) struct Entries<'a, S> {
+    source: &'a S,
+    geometry: Geometry,
+    /// Positions that are not read yet.
+    ahead: Range<u32>,
+    /// Position of the first entry of the block.
+    first: u32,
+    block: Vec<u32>,
+    /// Entries of the block that were returned.
+    returned: usize,
+}
+
+impl<'a, S: ReadAt> Entries<'a, S> {
+    /// Entries of the largest block: 160 KiB, which stay in the cache of a processor.
+    const BLOCK: u32 = 8192;
+
+    /// The entries at `positions`, all of which are in the file.
+    pub(crate) fn new(source: &'a S, geometry: Geometry, positions: Range<u32>) -> Self {
+        Self { source, geometry, first: positions.start, ahead: positions, block: Vec::new(), returned: 0 }
+    }
+
+    fn read_block(&mut self) -> io::Result<()> {
+        self.first = self.ahead.start;
+        let count = self.ahead.len().min(Self::BLOCK as usize);
+        self.block.resize(count * WORDS, 0);
+        self.returned = 0;
+        // After an error nothing follows.
+        let ahead = std::mem::replace(&mut self.ahead, 0..0);
+        let read = self.source.word_run(self.geometry.entry(self.first), &mut self.block);
+        match read {
+            Ok(()) => self.ahead = self.first + count as u32..ahead.end,
+            Err(_) => self.block.clear(),
+        }
+        read
+    }
+}
+
+impl<S: ReadAt> Iterator for Entries<'_, S> {
+    type Item = io::Result<(u32, Entry)>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.returned * WORDS == self.block.len() {
+            if self.ahead.is_empty() {
+                return None;
+            }
+            if let Err(e) = self.read_block() {
+                return Some(Err(e));
+            }
+        }
+        let words = *self.block.as_chunks::<WORDS>().0.get(self.returned)?;
+        let position = self.first + self.returned as u32;
+        self.returned += 1;
+        Some(Ok((position, Entry::of_words(words))))
     }
 }
 

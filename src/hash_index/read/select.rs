@@ -7,8 +7,11 @@
 //! reported. A walk takes at most one step per entry, because positions fall.
 
 use std::io;
+use std::ops::Range;
 
-use crate::hash_index::format::entry::{self, Entry, PREV_INDEX, TIME_DIFF, broker_time, stored_between, times_agree};
+use crate::hash_index::format::entry::{
+    self, Entries, Entry, PREV_INDEX, TIME_DIFF, broker_time, stored_between, times_agree,
+};
 use crate::hash_index::format::geometry::Geometry;
 use crate::hash_index::format::header::Header;
 use crate::io::ReadAt;
@@ -46,6 +49,11 @@ impl<'a, S: ReadAt> View<'a, S> {
         Entry::read(self.source, self.geometry, position)
     }
 
+    /// The entries at these positions, all of which are present, in blocks.
+    pub(crate) fn entries(&self, positions: Range<u32>) -> Entries<'a, S> {
+        Entries::new(self.source, self.geometry, positions)
+    }
+
     #[expect(clippy::cast_possible_wrap, reason = "bit pattern of the file")]
     pub(crate) fn slot(&self, slot: u32) -> io::Result<i32> {
         self.source.acquire(self.geometry.slot(slot)).map(|word| word as i32)
@@ -62,6 +70,16 @@ impl<'a, S: ReadAt> View<'a, S> {
         let known = last > 0 && times_agree(&self.header, last, &self.entry(last)?);
         Ok(Times { begin_timestamp: self.header.begin_timestamp, known })
     }
+}
+
+/// Reads the first slots of the table, in blocks.
+pub(crate) fn read_slots(source: &impl ReadAt, geometry: Geometry, heads: &mut [u32]) -> io::Result<()> {
+    /// Slots of one read: 128 KiB.
+    const BLOCK: usize = 32 * 1024;
+    for (block, first) in heads.chunks_mut(BLOCK).zip((0u32..).step_by(BLOCK)) {
+        source.word_run(geometry.slot(first), block)?;
+    }
+    Ok(())
 }
 
 /// The store times of a file's messages.
@@ -170,7 +188,6 @@ fn differences(begin: i64, from_ms: i128, until_ms: i128) -> (i128, i128) {
 /// Appends the candidates of `key_hash` until `out` holds `max_num` in all.
 ///
 /// Returns the damage that made the walk fall back to reading all entries.
-#[expect(clippy::cast_sign_loss, reason = "checked to be above 0")]
 pub(crate) fn select<S: ReadAt>(
     view: &View<'_, S>,
     times: Times,
@@ -179,43 +196,77 @@ pub(crate) fn select<S: ReadAt>(
     range: TimeRange,
     out: &mut Vec<i64>,
 ) -> io::Result<Option<Damage>> {
+    let kept = out.len();
+    match walk(view, times, key_hash, max_num, range, u32::MAX, out)? {
+        Walk::Damaged(damage) => {
+            out.truncate(kept);
+            scan(view, times, key_hash, max_num, range, out)?;
+            Ok(Some(damage))
+        }
+        Walk::Done | Walk::Long => Ok(None),
+    }
+}
+
+/// How a walk ended.
+pub(crate) enum Walk {
+    /// All candidates were found.
+    Done,
+    /// The chain has more entries than the walk may read.
+    Long,
+    /// The candidates are incomplete.
+    Damaged(Damage),
+}
+
+/// Appends the candidates of `key_hash` until `out` holds `max_num` in all, by the links of its chain, of which at most `most_links`
+/// are followed.
+#[expect(clippy::cast_sign_loss, reason = "checked to be above 0")]
+pub(crate) fn walk<S: ReadAt>(
+    view: &View<'_, S>,
+    times: Times,
+    key_hash: i32,
+    max_num: usize,
+    range: TimeRange,
+    most_links: u32,
+    out: &mut Vec<i64>,
+) -> io::Result<Walk> {
     if out.len() >= max_num || key_hash < 0 {
-        return Ok(None);
+        return Ok(Walk::Done);
     }
     let slot = view.geometry.slot_of(key_hash);
-    let kept = out.len();
+    let mut links = 0;
     let mut link = view.slot(slot)?;
     let mut link_at = view.geometry.slot(slot);
     let mut above = view.present; // a link must be below
-    let damage = loop {
+    loop {
         if link == 0 {
-            return Ok(None);
+            return Ok(Walk::Done);
         }
         if link < 0 || link as u32 >= above {
-            break Damage {
+            return Ok(Walk::Damaged(Damage {
                 offset: link_at,
                 expected: format!("0 or an entry of slot {slot} below {above}"),
                 found: link.to_string(),
-            };
+            }));
         }
+        if links == most_links {
+            return Ok(Walk::Long);
+        }
+        links += 1;
         let position = link as u32;
         let entry = view.entry(position)?;
         if entry.time_diff < 0 || entry.key_hash < 0 || view.geometry.slot_of(entry.key_hash) != slot {
-            break misplaced(view.geometry, slot, position, &entry, link_at);
+            return Ok(Walk::Damaged(misplaced(view.geometry, slot, position, &entry, link_at)));
         }
         if entry.key_hash == key_hash && times.may_match(range, position, entry.time_diff) {
             out.push(entry.phy_offset);
             if out.len() >= max_num {
-                return Ok(None);
+                return Ok(Walk::Done);
             }
         }
         link = entry.prev_index;
         link_at = view.geometry.entry(position) + PREV_INDEX;
         above = position;
-    };
-    out.truncate(kept);
-    scan(view, times, key_hash, max_num, range, out)?;
-    Ok(Some(damage))
+    }
 }
 
 fn misplaced(geometry: Geometry, slot: u32, position: u32, entry: &Entry, link_at: u64) -> Damage {
@@ -242,8 +293,8 @@ fn scan<S: ReadAt>(
 ) -> io::Result<()> {
     let mut hits = Vec::new();
     view.source.load();
-    for position in 1..view.present {
-        let entry = view.entry(position)?;
+    for read in view.entries(1..view.present) {
+        let (position, entry) = read?;
         if position >= view.counted() && entry.is_zero() {
             break;
         }

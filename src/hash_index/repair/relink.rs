@@ -6,9 +6,10 @@
 
 use std::io;
 
-use crate::hash_index::format::entry::{Entry, PREV_INDEX, times_agree};
+use crate::hash_index::format::entry::{Entries, Entry, PREV_INDEX, times_agree};
 use crate::hash_index::format::geometry::{ENTRY_LEN, Geometry, HEADER_LEN};
 use crate::hash_index::format::header::Header;
+use crate::hash_index::read::select::read_slots;
 use crate::hash_index::write::bulk::CHUNK;
 use crate::io::{ReadAt, WriteAt};
 
@@ -39,8 +40,9 @@ pub(crate) fn repair_tail(target: &impl WriteAt, geometry: Geometry) -> io::Resu
         return clear_uncounted(target, geometry);
     }
     let count = header.next_position();
-    for position in count.saturating_sub(u32::try_from(CHUNK).unwrap_or(0)).max(1)..count {
-        let entry = Entry::read(target, geometry, position)?;
+    let last_chunk = count.saturating_sub(u32::try_from(CHUNK).unwrap_or(0)).max(1)..count;
+    for read in Entries::new(target, geometry, last_chunk) {
+        let (position, entry) = read?;
         let slot = geometry.slot_of(entry.key_hash);
         let head = target.words::<1>(geometry.slot(slot))?[0];
         if entry.is_whole(geometry, position, slot) && (head < position || head >= count) {
@@ -138,8 +140,8 @@ pub(crate) fn relink(
     let mut largest_offset = if undated { 0 } else { header.begin_phy_offset };
     let mut last = (0, Entry::default());
     let mut used_slots = 0;
-    for position in 1..present {
-        let entry = Entry::read(source, geometry, position)?;
+    for read in Entries::new(source, geometry, 1..present) {
+        let (position, entry) = read?;
         // An entry of zeros is only possible as the oldest of slot 0; a second one would link to the first.
         let never_stored =
             entry.is_zero() && (position >= counted || found.heads.first().is_some_and(|&head| head != 0));
@@ -226,8 +228,10 @@ fn has_link_from_another_slot(
 /// Stores only the differences, and returns whether there were any. After a crash on the way, [`relink`] finds the same result again.
 pub(crate) fn apply(target: &impl WriteAt, geometry: Geometry, found: &Relinked) -> io::Result<bool> {
     let mut changed = !found.links.is_empty();
-    for (slot, &head) in (0u32..).zip(&found.heads) {
-        if target.words::<1>(geometry.slot(slot))? != [head] {
+    let mut stored = vec![0; found.heads.len()];
+    read_slots(target, geometry, &mut stored)?;
+    for (slot, (&head, &stored)) in (0u32..).zip(found.heads.iter().zip(&stored)) {
+        if stored != head {
             target.publish(geometry.slot(slot), head)?;
             changed = true;
         }
@@ -235,8 +239,9 @@ pub(crate) fn apply(target: &impl WriteAt, geometry: Geometry, found: &Relinked)
     for &(position, link) in &found.links {
         target.put_words(geometry.entry(position) + PREV_INDEX, [link])?;
     }
-    for position in found.header.next_position()..geometry.max_entries() {
-        if !Entry::read(target, geometry, position)?.is_zero() {
+    for read in Entries::new(target, geometry, found.header.next_position()..geometry.max_entries()) {
+        let (position, entry) = read?;
+        if !entry.is_zero() {
             Entry::default().write(target, geometry, position)?;
             changed = true;
         }
@@ -330,6 +335,24 @@ impl<S: ReadAt> ReadAt for Overlay<S> {
             }
         }
         Ok(words)
+    }
+
+    fn word_run(&self, offset: u64, words: &mut [u32]) -> io::Result<()> {
+        if offset < self.geometry.entry(0) {
+            return self.head.word_run(offset, words);
+        }
+        self.base.word_run(offset, words)?;
+        let first_word = |position: u32| usize::try_from((self.geometry.entry(position) - offset) / 4);
+        let first = u32::try_from((offset - self.geometry.entry(0)) / ENTRY_LEN).unwrap_or(u32::MAX);
+        for &(position, link) in self.links.iter().skip(self.links.partition_point(|&(at, _)| at < first)) {
+            let word = first_word(position).unwrap_or(usize::MAX).saturating_add(PREV_INDEX as usize / 4);
+            let Some(to) = words.get_mut(word) else { break };
+            *to = link;
+        }
+        if let Some(gone) = first_word(self.count.max(first)).ok().and_then(|from| words.get_mut(from..)) {
+            gone.fill(0);
+        }
+        Ok(())
     }
 
     fn is_in_memory(&self, offset: u64) -> bool {

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::hash_index::format::entry::{PREV_INDEX, TIME_DIFF, times_agree};
 use crate::hash_index::format::geometry::{Geometry, HEADER_LEN};
 use crate::hash_index::format::header::at;
-use crate::hash_index::read::select::View;
+use crate::hash_index::read::select::{self, View};
 use crate::io::ReadAt;
 use crate::report::{Kind, Report};
 
@@ -31,8 +31,8 @@ pub(crate) fn verify<S: ReadAt>(path: &Path, source: &S, geometry: Geometry, fil
 
     report.count("entries", u64::from(end.saturating_sub(1)));
     let mut newest = vec![0u32; geometry.hash_slots() as usize];
-    for position in 1..end {
-        let entry = view.entry(position)?;
+    for read in view.entries(1..end) {
+        let (position, entry) = read?;
         let at = geometry.entry(position);
         if entry.key_hash < 0 {
             report.find(path, at, Kind::EntryHash, "0 or more", entry.key_hash);
@@ -62,7 +62,9 @@ pub(crate) fn verify<S: ReadAt>(path: &Path, source: &S, geometry: Geometry, fil
 fn read_slots<S: ReadAt>(view: &View<'_, S>, file_len: u64) -> io::Result<Vec<i32>> {
     let within = file_len.saturating_sub(HEADER_LEN) / 4;
     let slots = u32::try_from(within).unwrap_or(u32::MAX).min(view.geometry.hash_slots());
-    (0..slots).map(|slot| view.slot(slot)).collect()
+    let mut heads = vec![0; slots as usize];
+    select::read_slots(view.source, view.geometry, &mut heads)?;
+    Ok(heads.into_iter().map(u32::cast_signed).collect())
 }
 
 /// Returns the end of the entries: the count, or more if whole entries above the count are linked.

@@ -45,7 +45,8 @@ const AHEAD: usize = 64;
 /// Bytes that a thread brings into memory at a time: a large page.
 const PAGE: u64 = 2 << 20;
 
-/// Puts the rows from `start` on until the file is full; returns how many were taken.
+/// Puts the rows from `start` on until the file is full; returns how many were taken. If a thread cannot be started, those that
+/// could be share the work.
 ///
 /// One caller at a time.
 pub(crate) fn put_bulk<W: WriteAt, K: KeySource + ?Sized>(
@@ -81,18 +82,25 @@ pub(crate) fn put_bulk<W: WriteAt, K: KeySource + ?Sized>(
         error: Mutex::new(None),
         barrier: Barrier::new(threads),
     };
-    std::thread::scope(|scope| {
+    let started = std::thread::scope(|scope| {
         for number in 1..threads {
             let crew = &crew;
             let spawned = std::thread::Builder::new()
                 .name("logdex-put".into())
                 .spawn_scoped(scope, move || crew.work(number, target, geometry, columns));
-            if let Err(e) = spawned {
-                crew.fail(e);
+            if spawned.is_err() {
+                // No thread writes before all have arrived at the first barrier.
+                crew.barrier.give_up();
+                return number;
             }
         }
         crew.work(0, target, geometry, columns);
+        threads
     });
+    if started < threads {
+        let done = row - start;
+        return put_bulk(target, geometry, columns, row, started, chunk).map(|taken| done + taken);
+    }
     let error = crew.error.into_inner().unwrap_or_else(PoisonError::into_inner);
     error.map_or(Ok(taken), Err)
 }
@@ -366,12 +374,16 @@ impl Barrier {
         Self { threads, arrived: AtomicUsize::new(0), round: AtomicUsize::new(0), given_up: AtomicBool::new(false) }
     }
 
-    /// Waits for all threads; the last one to come runs `last` before the others go on. False when the work has failed.
+    /// Waits for all threads; the last one to come runs `last` before the others go on, unless the work has failed. False
+    /// when it has.
     fn wait(&self, last: impl FnOnce()) -> bool {
         const LOOKS: u32 = 2000;
         let round = self.round.load(Ordering::Acquire);
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.threads {
-            last();
+            // A thread notes its failure before it arrives. What failed must not be published.
+            if !self.given_up.load(Ordering::Acquire) {
+                last();
+            }
             self.arrived.store(0, Ordering::Relaxed);
             self.round.store(round + 1, Ordering::Release);
         } else {

@@ -201,7 +201,7 @@ impl Cache {
         }
         let mut last = None;
         for part in parts {
-            let bytes = self.client.wait(part.bytes.clone())??;
+            let bytes = self.client.wait(&object.path, part.bytes.clone())??;
             copy(&bytes, part.begin, buf, offset);
             last = Some((part.begin, bytes));
         }

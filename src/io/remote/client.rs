@@ -20,10 +20,12 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use super::failure::{Failure, MOST_DEADLINES, deadline, hidden, late, within};
+use super::file_system;
 use super::machines;
 use super::object::{Object, RemoteEntry};
 use super::process_stores;
 use super::roots::{self, Options};
+use crate::io::fork::Generation;
 use crate::io::signals;
 
 /// Requests in flight.
@@ -38,13 +40,13 @@ const LISTING_HOLDS: Duration = Duration::from_secs(10);
 /// The client of a process. A process that was forked makes its own, as threads and connections stay with the parent.
 #[derive(Debug)]
 pub(super) struct Client {
-    process: u32,
+    process: Generation,
     pub(super) runtime: Runtime,
     stores: Mutex<HashMap<String, Arc<dyn ObjectStore>>>,
     /// What was listed when, and whether an object with the directory's own name was in it.
     listings: Mutex<HashMap<PathBuf, (Instant, Listing, bool)>>,
-    /// Listings that were begun.
-    coming: Mutex<Vec<JoinHandle<()>>>,
+    /// Listings that were begun, with the first of their directories: all are in one store.
+    coming: Mutex<Vec<(PathBuf, JoinHandle<()>)>>,
     requests: Arc<Semaphore>,
 }
 
@@ -71,7 +73,7 @@ static CLIENT: ArcSwapOption<Client> = ArcSwapOption::const_empty();
 
 /// Returns the client of this process.
 pub(super) fn client() -> io::Result<Arc<Client>> {
-    let process = std::process::id();
+    let process = Generation::current();
     let held = CLIENT.load_full();
     if let Some(client) = held.as_ref().filter(|client| client.process == process) {
         return Ok(Arc::clone(client));
@@ -90,7 +92,7 @@ pub(super) fn client() -> io::Result<Arc<Client>> {
 }
 
 impl Client {
-    fn new(process: u32) -> io::Result<Self> {
+    fn new(process: Generation) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("logdex-remote")
@@ -113,18 +115,18 @@ impl Client {
 
     /// Returns whether this process made it, so that its runtime is here.
     pub(super) fn is_of_this_process(&self) -> bool {
-        self.process == std::process::id()
+        self.process.is_current()
     }
 
-    /// Waits for an answer, and looks for signals meanwhile.
-    pub(super) fn wait<T>(&self, answer: impl Future<Output = T>) -> Result<T, Failure> {
+    /// Waits for answers about a path, and looks for signals meanwhile.
+    pub(super) fn wait<F: Future<Output: Send> + Send>(&self, path: &Path, answer: F) -> Result<F::Output, Failure> {
         let interrupted = |error: io::Error| Failure::other(error.to_string());
         let mut answer = std::pin::pin!(answer);
         signals::ended().map_err(interrupted)?;
         loop {
             // A handler runs outside of the runtime: it may call what waits, too.
-            let waited = self.runtime.block_on(async { tokio::time::timeout(signals::LOOK, answer.as_mut()).await });
-            match waited {
+            let part = async { tokio::time::timeout(signals::LOOK, answer.as_mut()).await };
+            match file_system::waiting(path, || self.runtime.block_on(part)) {
                 Ok(answer) => return Ok(answer),
                 Err(_) => signals::look().map_err(interrupted)?,
             }
@@ -177,7 +179,7 @@ impl Client {
 
     fn ask_list(&self, directory: &Path) -> io::Result<Listing> {
         let (store, prefix, options) = self.store(directory)?;
-        let listed = self.wait(async {
+        let listed = self.wait(directory, async {
             let _permit = self.requests.acquire().await;
             within(&options, store.list_with_delimiter(Some(&prefix))).await
         })?;
@@ -192,7 +194,7 @@ impl Client {
         above.pop();
         let above: Key = above.into_iter().collect();
         for _ in 0..MOST_LISTS {
-            let ask = |key| self.wait(within(&options, store.list_with_delimiter(Some(key))));
+            let ask = |key| self.wait(directory, within(&options, store.list_with_delimiter(Some(key))));
             let listed = ask(&key)??.map_err(|e| Failure::of(&e, &options))?;
             if !(listed.objects.is_empty() && listed.common_prefixes.is_empty()) {
                 return Ok(self.keep_listed(directory, &key, &listed));
@@ -218,23 +220,24 @@ impl Client {
             return Ok(true);
         }
         let above: Key = above.into_iter().collect();
-        let listed = self.wait(within(&options, store.list_with_delimiter(Some(&above))))??;
+        let listed = self.wait(path, within(&options, store.list_with_delimiter(Some(&above))))??;
         Ok(listed.map_err(|e| Failure::of(&e, &options))?.common_prefixes.contains(&key))
     }
 
     /// Begins to list directories. Errors are left to [`Self::list`].
     pub(super) fn begin_lists(self: &Arc<Self>, directories: Vec<PathBuf>) {
+        let Some(first) = directories.first().cloned() else { return };
         let client = Arc::clone(self);
         let task = self.runtime.spawn(async move { client.list_all(&directories).await });
-        lock(&self.coming).push(task);
+        lock(&self.coming).push((first, task));
     }
 
     /// Waits for the listings that were begun.
     fn finish_lists(&self) {
         let coming = std::mem::take(&mut *lock(&self.coming));
-        for task in coming {
+        for (directory, task) in coming {
             // A task that failed kept nothing.
-            _ = self.wait(task);
+            _ = self.wait(&directory, task);
         }
     }
 
@@ -281,7 +284,7 @@ impl Client {
                 }
             }
         };
-        let (read, ()) = self.wait(futures_util::future::join(read, self.list_all(directories)))?;
+        let (read, ()) = self.wait(path, futures_util::future::join(read, self.list_all(directories)))?;
         Ok(read?)
     }
 
@@ -315,7 +318,7 @@ impl Client {
         }
         let (store, prefix, options) = self.store(directory)?;
         let objects: Vec<ObjectMeta> = self
-            .wait(within(&options, store.list(Some(&prefix)).try_collect()))??
+            .wait(directory, within(&options, store.list(Some(&prefix)).try_collect()))??
             .map_err(|e: object_store::Error| Failure::of(&e, &options))?;
         let mut listings: HashMap<PathBuf, HashMap<PathBuf, RemoteEntry>> = HashMap::new();
         for object in &objects {
@@ -342,7 +345,7 @@ impl Client {
     fn list_levels(&self, directory: &Path) {
         let mut level = vec![directory.to_owned()];
         while !level.is_empty() {
-            if self.wait(self.list_all(&level)).is_err() {
+            if self.wait(directory, self.list_all(&level)).is_err() {
                 return;
             }
             let listings: Vec<Listing> = level.iter().filter_map(|directory| self.held_listing(directory)).collect();
@@ -407,7 +410,7 @@ impl Client {
         }
         let (store, key, options) = self.store(path)?;
         if !key.as_ref().is_empty() {
-            match self.wait(within(&options, store.head(&key)))?? {
+            match self.wait(path, within(&options, store.head(&key)))?? {
                 // Directories of Azure's hierarchical namespace are objects without bytes.
                 Ok(object) if !(object.size == 0 && self.list(path).is_ok()) => {
                     return Ok(entry(path.to_owned(), &object));
@@ -421,7 +424,7 @@ impl Client {
 
     /// Forgets all that was listed: this process wrote.
     pub(super) fn forget_listings(&self) {
-        for task in std::mem::take(&mut *lock(&self.coming)) {
+        for (_, task) in std::mem::take(&mut *lock(&self.coming)) {
             task.abort();
         }
         lock(&self.listings).clear();
@@ -502,7 +505,11 @@ async fn get(
         (.., Some(expected), Some(found)) => !is_same_time(*expected, found),
         // The file system of a caller may know no times.
         _ if *is_own || (etag.is_none() && modified_ms.is_none()) => false,
-        _ => return Err(changed("an answer with neither its ETag nor its Last-Modified, by which a change would be seen")),
+        _ => {
+            return Err(changed(
+                "an answer with neither its ETag nor its Last-Modified, by which a change would be seen",
+            ));
+        }
     };
     if is_other {
         return Err(changed("another one"));
@@ -534,12 +541,7 @@ fn is_same_time(one: u128, other: u128) -> bool {
 }
 
 fn entry(path: PathBuf, object: &ObjectMeta) -> RemoteEntry {
-    RemoteEntry {
-        path,
-        len: Some(object.size),
-        modified: modified(object),
-        etag: object.e_tag.as_deref().map(quoted),
-    }
+    RemoteEntry { path, len: Some(object.size), modified: modified(object), etag: object.e_tag.as_deref().map(quoted) }
 }
 
 /// Returns an `ETag` as answers have it: Azure lists them without quotes.

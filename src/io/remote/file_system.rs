@@ -3,8 +3,8 @@
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use async_trait::async_trait;
@@ -52,8 +52,28 @@ pub trait FileSystem: fmt::Debug + Send + Sync + 'static {
     fn read(&self, path: &str, range: Range<u64>) -> io::Result<Bytes>;
 }
 
+/// Makes a call that waits for file systems of callers. If the thread holds a lock that their calls take, which come from other
+/// threads, it is released meanwhile.
+pub type Wait = fn(&mut (dyn FnMut() + Send));
+
+/// The same for all file systems, as they run in one interpreter.
+static WAIT: OnceLock<Wait> = OnceLock::new();
+
+/// Makes a call that waits for answers about a path.
+pub(super) fn waiting<T: Send>(path: &Path, call: impl FnOnce() -> T + Send) -> T {
+    match WAIT.get() {
+        Some(wait) if process_stores::is_file_system(path) => {
+            let (mut call, mut done) = (Some(call), None);
+            wait(&mut || done = call.take().map(|call| call()));
+            done.expect("the call was made")
+        }
+        _ => call(),
+    }
+}
+
 /// Keeps a file system as long as the process lives, and returns the path of its root.
-pub fn keep(files: Arc<dyn FileSystem>) -> PathBuf {
+pub fn keep(files: Arc<dyn FileSystem>, wait: Wait) -> PathBuf {
+    WAIT.get_or_init(|| wait);
     let store: Arc<dyn ObjectStore> = Arc::new(Store(files));
     process_stores::keep(process_stores::FILE_SYSTEM, &store).into()
 }

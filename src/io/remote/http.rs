@@ -112,7 +112,8 @@ struct Service(reqwest::Client);
 #[async_trait]
 impl HttpService for Service {
     async fn call(&self, request: HttpRequest) -> std::result::Result<HttpResponse, HttpError> {
-        let is_list = request.uri().query().is_some_and(|query| query.contains("list-type=2") || query.contains("comp=list"));
+        let is_list =
+            request.uri().query().is_some_and(|query| query.contains("list-type=2") || query.contains("comp=list"));
         let answer = HttpService::call(&self.0, request).await?;
         if !is_list || !answer.status().is_success() {
             return Ok(answer);

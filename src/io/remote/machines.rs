@@ -135,7 +135,8 @@ fn check_endpoint(name: &str, value: &str) -> Result<(), Failure> {
             && rest.chars().all(|each| each.is_ascii_alphanumeric() || "-._~:/[]@%".contains(each))
     });
     if is_endpoint(name) && !is_host {
-        let text = format!("storage option {name:?}: expected a URL such as https://host:9000, without user and password");
+        let text =
+            format!("storage option {name:?}: expected a URL such as https://host:9000, without user and password");
         return Err(Failure::input(text));
     }
     Ok(())

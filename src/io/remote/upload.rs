@@ -34,7 +34,7 @@ pub fn put(path: &Path, content: Vec<u8>, replaces: Option<String>) -> Result<()
     let payload = PutPayload::from(content);
     written(path, |client| {
         let (store, key, options) = client.store(path)?;
-        client.wait(async {
+        client.wait(path, async {
             let asked = store.put_opts(&key, payload.clone(), PutOptions::from(mode));
             let put = match within(&options, asked).await? {
                 Err(object_store::Error::NotImplemented { .. }) => within(&options, store.put(&key, payload)).await?,
@@ -53,7 +53,7 @@ pub fn replace(path: &Path, content: Bytes) -> Result<Option<String>> {
     let mut etag = None;
     written(path, |client| {
         let (store, key, options) = client.store(path)?;
-        let put = client.wait(within(&options, store.put(&key, content.into())))??;
+        let put = client.wait(path, within(&options, store.put(&key, content.into())))??;
         etag = put.map_err(|e| Failure::of(&e, &options))?.e_tag;
         Ok(())
     })?;
@@ -77,7 +77,7 @@ pub fn upload(file: &Path, path: &Path) -> Result<()> {
     let (to, key, options) = client.store(path).map_err(|e| store(e.into()))?;
     let failed = |failure: Failure| Error::io(path, failure.into());
     let mut begun = None;
-    let sent = client.wait(async {
+    let sent = client.wait(path, async {
         if first.len() < PART {
             let put = within(&options, to.put(&key, first.into())).await.map_err(failed)?;
             return put.map(|_| ()).map_err(|e| failed(Failure::of(&e, &options)));
@@ -139,15 +139,17 @@ async fn send_parts(
 /// Deletes an object, or all objects below a directory. What is not there is deleted already.
 ///
 /// # Errors
-/// `InvalidInput` for a whole bucket; errors of the store, with the path.
+/// `InvalidInput` for the root of a store, which would lose all its objects; errors of the store, with the path.
 pub fn delete(path: &Path) -> Result<()> {
     written(path, |client| {
         let (store, key, options) = client.store(path)?;
         if key.as_ref().is_empty() {
-            return Err(Failure::input("expected an object or a directory to delete, found a whole bucket"));
+            return Err(Failure::input(
+                "expected an object or a directory, found the root of a store: nothing was deleted",
+            ));
         }
         let refused = |e: object_store::Error| Failure::of(&e, &options);
-        client.wait(async {
+        client.wait(path, async {
             let below: Vec<Key> =
                 within(&options, store.list(Some(&key)).map_ok(|object| object.location).try_collect())
                     .await?
@@ -172,21 +174,21 @@ fn written(path: &Path, call: impl FnOnce(&Client) -> std::result::Result<(), Fa
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
     use crate::io::remote::memory::MemoryFiles;
-    use crate::io::storage;
 
     #[test]
-    fn a_whole_bucket_is_not_deleted() {
-        let files = MemoryFiles::keep([("a/b".to_owned(), Bytes::from_static(b"x"))]).unwrap();
-        for path in [files.path(""), PathBuf::from(format!("{}/", files.path("").display()))] {
-            let error = delete(&path).unwrap_err();
-            assert!(error.to_string().ends_with("found a whole bucket"), "{error}");
+    fn the_root_of_a_store_is_not_deleted() {
+        let names = ["a", "b/c"];
+        let files = MemoryFiles::keep(names.map(|name| (name.to_owned(), Bytes::from_static(b"bytes")))).unwrap();
+        for root in [files.path(""), files.path("a").parent().unwrap().to_owned()] {
+            let refused = delete(&root).unwrap_err().to_string();
+            assert!(refused.contains("found the root of a store"), "{refused}");
         }
-        assert!(storage::exists(&files.path("a/b")));
-        delete(&files.path("a")).unwrap();
-        assert!(!storage::exists(&files.path("a/b")));
+        let left = |name: &str| client().unwrap().read_whole(&files.path(name), 100, &[]).map(|(_, bytes)| bytes);
+        names.map(|name| assert_eq!(left(name).unwrap(), "bytes"));
+        delete(&files.path("b")).unwrap();
+        assert_eq!(left("b/c").unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(left("a").unwrap(), "bytes");
     }
 }

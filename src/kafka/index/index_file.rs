@@ -4,14 +4,15 @@
 //! right for a trimmed file. It is wrong for a file that a crash left at its full size, with zeros or old entries after the
 //! valid ones. [`Check::Verify`] uses the longest prefix that can be valid; the valid entries are always a prefix.
 //!
-//! The entries are copied to memory when the file is opened, because the broker may truncate the file at any time. Entries are
-//! written with `pwrite`, so that a full disk is an error and not a signal.
+//! The entries are copied to memory when the file is opened, because the broker may truncate the file at any time. They are read
+//! with `pread` and written with `pwrite`, so that a file that shrinks, or a full disk, is an error and not a signal.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::io::disk::{NewFile, lock_writer, write_all_at};
+use crate::io::fork::Generation;
 use crate::io::regular_file::open_file;
 use crate::io::{Access, FileSource, ReadAt};
 use crate::kafka::format::names::base_offset;
@@ -37,8 +38,6 @@ pub struct IndexOptions {
     pub write: bool,
     /// Which entries are used.
     pub check: Check,
-    /// Map or `pread`, for the one pass when the file is opened.
-    pub access: Access,
     /// Offset that entries are relative to; `None`: taken from the file's name.
     pub base_offset: Option<i64>,
     /// Length of the log that the entries point into, if it is known.
@@ -47,7 +46,7 @@ pub struct IndexOptions {
 
 impl Default for IndexOptions {
     fn default() -> Self {
-        Self { write: false, check: Check::Verify, access: Access::Auto, base_offset: None, log_len: None }
+        Self { write: false, check: Check::Verify, base_offset: None, log_len: None }
     }
 }
 
@@ -59,6 +58,8 @@ pub struct IndexFile {
     pub(crate) len: u64,
     entry_size: u64,
     writer: Option<File>,
+    /// The process that opened it: a forked child has the same file, but not the entries that the parent adds.
+    process: Generation,
 }
 
 impl IndexFile {
@@ -73,9 +74,9 @@ impl IndexFile {
         })?;
         let (writer, source) = if options.write {
             let file = open_file(path, true)?;
-            (Some(lock_writer(path, &file)?), FileSource::new(file, path, false, options.access)?)
+            (Some(lock_writer(path, &file)?), FileSource::new(file, path, false, Access::Pread)?)
         } else {
-            (None, FileSource::open(path, options.access)?)
+            (None, FileSource::open(path, Access::Pread)?)
         };
         let len = source.len();
         if len > MOST_BYTES {
@@ -98,7 +99,14 @@ impl IndexFile {
             }
             at += bytes.len() as u64;
         }
-        Ok(Self { path: path.to_owned(), base_offset, len, entry_size: N as u64, writer })
+        Ok(Self {
+            path: path.to_owned(),
+            base_offset,
+            len,
+            entry_size: N as u64,
+            writer,
+            process: Generation::current(),
+        })
     }
 
     /// Create a file of zeros, for as many whole entries as fit in `max_bytes`.
@@ -114,7 +122,8 @@ impl IndexFile {
         let len = max_bytes - max_bytes % entry_size;
         writer.set_len(len).map_err(|e| Error::io(path, e))?;
         new.publish()?;
-        Ok(Self { path: path.to_owned(), base_offset, len, entry_size, writer: Some(writer) })
+        let process = Generation::current();
+        Ok(Self { path: path.to_owned(), base_offset, len, entry_size, writer: Some(writer), process })
     }
 
     /// Number of entries that fit in the file.
@@ -123,9 +132,12 @@ impl IndexFile {
     }
 
     fn writer(&self) -> Result<&File> {
-        self.writer
+        let writer = self
+            .writer
             .as_ref()
-            .ok_or_else(|| Error::InvalidArgument(format!("{}: opened for reading only", self.path.display())))
+            .ok_or_else(|| Error::InvalidArgument(format!("{}: opened for reading only", self.path.display())))?;
+        self.process.check_writer(&self.path)?;
+        Ok(writer)
     }
 
     /// Return an offset relative to the base offset, if it fits in an entry. Source: `AbstractIndex#relativeOffset`.
@@ -167,7 +179,10 @@ impl IndexFile {
     }
 
     pub(crate) fn flush(&self) -> Result<()> {
-        self.writer.as_ref().map_or(Ok(()), File::sync_data).map_err(|e| Error::io(&self.path, e))
+        if self.writer.is_none() {
+            return Ok(());
+        }
+        self.writer()?.sync_data().map_err(|e| Error::io(&self.path, e))
     }
 
     /// Check that the file ends with a whole entry. Source: `OffsetIndex#sanityCheck`, `TimeIndex#sanityCheck`.

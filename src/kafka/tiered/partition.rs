@@ -76,10 +76,10 @@ impl Partition {
             sides.local.as_deref().map_or_else(|| Ok(LocalLog::default()), |path| LocalLog::read(path, sides))?;
         let (segments, mut lost) = remote_segments(sides, manifests)?;
         let lineage = local.lineage_with(&segments, keys);
-        let (of_log, others): (Vec<_>, Vec<_>) =
-            segments.into_iter().map(|segment| (lineage.extent(&segment.range), segment)).partition(|(end, segment)| {
-                end.is_some_and(|end| end > segment.base_offset)
-            });
+        let (of_log, others): (Vec<_>, Vec<_>) = segments
+            .into_iter()
+            .map(|segment| (lineage.extent(&segment.range), segment))
+            .partition(|(end, segment)| end.is_some_and(|end| end > segment.base_offset));
         let of_log = of_log.into_iter().filter_map(|(end, segment)| Some((end?, segment))).collect();
         let (chosen, end) = choose(of_log, &mut local, keys)?;
         for (_, segment) in others {

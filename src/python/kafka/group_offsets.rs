@@ -43,11 +43,13 @@ impl PyGroupOffsets {
     }
 
     /// Return group, topic, partition, offset, and the time of the commit in ms, of each group and partition; sorted.
-    fn rows(&self) -> Vec<(String, String, i32, i64, i64)> {
-        let offsets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let rows = offsets.committed().iter().map(|((group, topic, partition), committed)| {
-            (group.clone(), topic.clone(), *partition, committed.offset, committed.timestamp_ms)
-        });
-        rows.collect()
+    fn rows(&self, py: Python<'_>) -> Vec<(String, String, i32, i64, i64)> {
+        py.detach(|| {
+            let offsets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let rows = offsets.committed().iter().map(|((group, topic, partition), committed)| {
+                (group.clone(), topic.clone(), *partition, committed.offset, committed.timestamp_ms)
+            });
+            rows.collect()
+        })
     }
 }

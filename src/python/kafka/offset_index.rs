@@ -49,8 +49,8 @@ sparse_index_class! {
     PyOffsetIndex(OffsetIndex) as "OffsetIndex", reopened by _open_offset_index {
         /// Offset of the last entry; the base offset of an empty index.
         #[getter]
-        fn last_offset(&self) -> PyResult<i64> {
-            self.0.with(|index| Ok(index.last_offset()))
+        fn last_offset(&self, py: Python<'_>) -> PyResult<i64> {
+            self.0.with(py, OffsetIndex::last_offset)
         }
 
         /// Return the largest entry at or below an offset.
@@ -73,10 +73,11 @@ sparse_index_class! {
         /// Source: `OffsetIndex#fetchUpperBoundOffset`, with its 32-bit sum.
         fn fetch_upper_bound_offset(
             &self,
+            py: Python<'_>,
             #[pyo3(from_py_with = integer::position)] position: i32,
             #[pyo3(from_py_with = integer::fetch_size)] fetch_size: i32,
         ) -> PyResult<Option<(i64, i32)>> {
-            self.0.with(|index| Ok(index.fetch_upper_bound(position, fetch_size).map(OffsetIndex::pair)))
+            self.0.with(py, |index| index.fetch_upper_bound(position, fetch_size).map(OffsetIndex::pair))
         }
 
         /// Add an entry.
@@ -93,7 +94,7 @@ sparse_index_class! {
             #[pyo3(from_py_with = integer::offset)] offset: i64,
             #[pyo3(from_py_with = integer::position)] position: i32,
         ) -> PyResult<()> {
-            py.detach(|| self.0.with_mut(|index| index.append(offset, position)))
+            self.0.with_mut(py, |index| index.append(offset, position))
         }
     }
 }

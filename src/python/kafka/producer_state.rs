@@ -20,6 +20,7 @@ pub(super) struct PyProducerState {
 }
 
 impl PyProducerState {
+    /// To be called without the interpreter lock: another thread may hold the lock of the state while it reads a segment.
     pub(super) fn with<T>(&self, use_state: impl FnOnce(&mut ProducerState) -> T) -> T {
         use_state(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -44,8 +45,8 @@ impl PyProducerState {
 
     /// The first offset of the open transactions; None when none is open.
     #[getter]
-    fn first_open_offset(&self) -> Option<i64> {
-        self.with(|state| state.first_open_offset())
+    fn first_open_offset(&self, py: Python<'_>) -> Option<i64> {
+        py.detach(|| self.with(|state| state.first_open_offset()))
     }
 }
 

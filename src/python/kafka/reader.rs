@@ -99,9 +99,9 @@ impl PySegmentReader {
         Self { warns: Mutex::new(false), ..Self::new(reader) }
     }
 
-    fn notes(&self, py: Python<'_>) -> Notes {
+    fn notes(&self, py: Python<'_>) -> PyResult<Notes> {
         let handed_over = self.handed_over.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        handed_over.unwrap_or_else(|| self.stream.notes(py))
+        handed_over.map_or_else(|| self.stream.notes(py), Ok)
     }
 
     fn takes_warning(&self) -> bool {
@@ -110,7 +110,7 @@ impl PySegmentReader {
 
     /// Warn once about what was left out.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
-        let damage = self.notes(py).damage;
+        let damage = self.notes(py)?.damage;
         if !damage.is_empty() && self.takes_warning() { report::warn(py, &damage) } else { Ok(()) }
     }
 }
@@ -125,7 +125,7 @@ impl PySegmentReader {
 
     /// True after `close`, `read_all`, or after it was passed on as a stream.
     #[getter]
-    fn closed(&self, py: Python<'_>) -> bool {
+    fn closed(&self, py: Python<'_>) -> PyResult<bool> {
         self.stream.closed(py)
     }
 
@@ -133,33 +133,33 @@ impl PySegmentReader {
     /// segments. It is also filled after the stream was passed to a consumer.
     #[getter]
     fn findings<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        report::findings(py, &self.notes(py).findings)
+        report::findings(py, &self.notes(py)?.findings)
     }
 
     /// The findings that left out rows: not the torn or zero tail of the last segment, which a broker may still write.
     #[getter]
     fn damage<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        report::findings(py, &self.notes(py).damage)
+        report::findings(py, &self.notes(py)?.damage)
     }
 
     /// The offsets that damage hides: topic, partition, first offset, the offset after the last one, and bytes of the log. The end
     /// of the log may be unknown: it is then 2^63 - 1. Missing segments are findings only.
     #[getter]
-    fn unread(&self, py: Python<'_>) -> Vec<(Option<String>, Option<i32>, i64, i64, u64)> {
+    fn unread(&self, py: Python<'_>) -> PyResult<Vec<(Option<String>, Option<i32>, i64, i64, u64)>> {
         let of = |each: UnreadOffsets| (each.topic, each.partition, each.begin_offset, each.end_offset, each.bytes);
-        self.notes(py).unread.into_iter().map(of).collect()
+        Ok(self.notes(py)?.unread.into_iter().map(of).collect())
     }
 
     /// Byte offset in the current segment, after the last whole batch that was read.
     #[getter]
-    fn position(&self, py: Python<'_>) -> u64 {
-        self.notes(py).position
+    fn position(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.notes(py)?.position)
     }
 
     /// Bytes of segments that were read so far.
     #[getter]
-    fn bytes_read(&self, py: Python<'_>) -> u64 {
-        self.notes(py).bytes_read
+    fn bytes_read(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.notes(py)?.bytes_read)
     }
 
     /// Return the next batch.

@@ -12,6 +12,7 @@ use super::super::sealed::packed_batch;
 use super::super::{report, time};
 use super::segment::PyLogSegment;
 use crate::hash_index::key_hash_of_utf8;
+use crate::io::fork::Generation;
 use crate::kafka::Segment;
 use crate::kafka::seal::{self, LogSealing, Offsets, PackedSegment, Partition, SealedLogs, SegmentFacts};
 
@@ -37,12 +38,19 @@ fn logs_of(logs: Vec<PyLog<'_>>) -> PyResult<Vec<(Partition, Vec<Arc<Segment>>)>
 #[pyclass(name = "LogSealing", module = "logdex._core", frozen)]
 struct PyLogSealing {
     sealing: Mutex<Option<LogSealing>>,
+    process: Generation,
 }
 
 impl PyLogSealing {
-    fn with<T>(&self, call: impl FnOnce(&mut Option<LogSealing>) -> Option<T>) -> PyResult<T> {
-        let mut sealing = self.sealing.lock().unwrap_or_else(PoisonError::into_inner);
-        call(&mut sealing).ok_or_else(|| PyValueError::new_err("the log directory is sealed already"))
+    /// Calls without the interpreter lock: another thread may hold the lock of the sealing while it reads a file.
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce(&mut Option<LogSealing>) -> Option<T> + Send,
+    ) -> PyResult<T> {
+        self.process.check_writer(Path::new("the sealed index"))?;
+        py.detach(|| call(&mut self.sealing.lock().unwrap_or_else(PoisonError::into_inner)))
+            .ok_or_else(|| PyValueError::new_err("the log directory is sealed already"))
     }
 }
 
@@ -68,7 +76,7 @@ impl PyLogSealing {
         header: Option<String>,
     ) -> PyResult<Self> {
         let sealing = py.detach(|| LogSealing::new(&log_dir, &directory, partitions, header))?;
-        Ok(Self { sealing: Mutex::new(Some(sealing)) })
+        Ok(Self { sealing: Mutex::new(Some(sealing)), process: Generation::current() })
     }
 
     /// Add the keys of a segment, whose records end where the `following` one begins. A damaged segment is left out, and its damage
@@ -85,27 +93,27 @@ impl PyLogSealing {
     ) -> PyResult<()> {
         let (segment, next) = (segment.inner()?, following.map(PyLogSegment::inner).transpose()?);
         let add = |sealing: &mut LogSealing| sealing.add_segment(&partition, &segment, next.as_ref());
-        Ok(py.detach(|| self.with(|sealing| sealing.as_mut().map(add)))??)
+        Ok(self.with(py, |sealing| sealing.as_mut().map(add))??)
     }
 
     /// The partitions, by their numbers in packed rows.
     #[getter]
-    fn partitions(&self) -> PyResult<Vec<Partition>> {
-        self.with(|sealing| sealing.as_ref().map(|sealing| sealing.partitions().to_vec()))
+    fn partitions(&self, py: Python<'_>) -> PyResult<Vec<Partition>> {
+        self.with(py, |sealing| sealing.as_ref().map(|sealing| sealing.partitions().to_vec()))
     }
 
     /// Add what `describe_segment` returned of a segment, whose rows other processes sort.
     ///
     /// Raises:
     ///     CorruptFileError: It is something else.
-    fn add_facts(&self, facts: PyFacts) -> PyResult<()> {
+    fn add_facts(&self, py: Python<'_>, facts: PyFacts) -> PyResult<()> {
         let facts = SegmentFacts::decode(Path::new("facts of a segment"), facts)?;
-        self.with(|sealing| sealing.as_mut().map(|sealing| sealing.add_facts(facts)))
+        self.with(py, |sealing| sealing.as_mut().map(|sealing| sealing.add_facts(facts)))
     }
 
     /// Return the first hashes of the ranges into which other processes sort the rows, but for the first range.
-    fn bounds(&self) -> PyResult<Vec<i32>> {
-        self.with(|sealing| sealing.as_ref().map(LogSealing::bounds))
+    fn bounds(&self, py: Python<'_>) -> PyResult<Vec<i32>> {
+        self.with(py, |sealing| sealing.as_ref().map(LogSealing::bounds))
     }
 
     /// Write the catalog of files of keys that other processes wrote.
@@ -120,7 +128,7 @@ impl PyLogSealing {
     ///     CorruptFileError: Rows are missing.
     ///     OSError: The system refuses.
     fn finish_with<'py>(&self, py: Python<'py>, written: Vec<Vec<u8>>) -> PyResult<Bound<'py, PyAny>> {
-        let sealing = self.with(Option::take)?;
+        let sealing = self.with(py, Option::take)?;
         let written = written.into_iter().map(Bytes::from).collect();
         let found = py.detach(|| sealing.finish_with(written))?;
         report::report(py, &found)
@@ -134,7 +142,7 @@ impl PyLogSealing {
     /// Raises:
     ///     OSError: The system refuses.
     fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let sealing = self.with(Option::take)?;
+        let sealing = self.with(py, Option::take)?;
         let found = py.detach(|| sealing.finish())?;
         report::report(py, &found)
     }

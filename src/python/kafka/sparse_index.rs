@@ -1,7 +1,7 @@
 //! What `OffsetIndex` and `TimeIndex` have in common: the handle of an index, and the methods of both classes.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, TryLockError};
 
 use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, RecordBatchIterator, StructArray};
 use arrow_schema::{ArrowError, DataType, Field, Fields, Schema};
@@ -11,8 +11,9 @@ use pyo3_arrow::{PyArray, PyRecordBatchReader};
 
 use super::super::{convert, report};
 use super::arguments;
-use crate::error::{Result, shown};
-use crate::kafka::{Check, IndexOptions, Segment, SegmentOptions, VerifiableIndex, verify_index};
+use crate::error::{Error, Result, shown};
+use crate::io::fork::Generation;
+use crate::kafka::{Check, IndexOptions, Segment, SegmentOptions, SparseIndex, VerifiableIndex, verify_index};
 
 /// An index with a class in Python.
 pub(super) trait PyIndex: VerifiableIndex {
@@ -71,6 +72,7 @@ pub(super) struct Handle<I> {
     /// The argument of the caller; `None`: taken from the file's name.
     base_offset: Option<i64>,
     write: bool,
+    process: Generation,
 }
 
 impl<I: PyIndex> Handle<I> {
@@ -85,7 +87,7 @@ impl<I: PyIndex> Handle<I> {
     ) -> PyResult<Self> {
         let write = convert::write_mode(mode)?;
         let check = arguments::check(check)?;
-        let access_kind = convert::access(access)?;
+        convert::access(access)?;
         // All releases read an index alike.
         arguments::compat(compat)?;
         let open = py.detach(|| {
@@ -93,7 +95,7 @@ impl<I: PyIndex> Handle<I> {
             let verified = check == Check::Verify && !write && base_offset.is_none();
             let log = if verified { log_beside(&path, I::SUFFIX).map(Arc::new) } else { None };
             let log_len = log.as_ref().map(|log| log.len());
-            let options = IndexOptions { write, check, access: access_kind, base_offset, log_len };
+            let options = IndexOptions { write, check, base_offset, log_len };
             I::open(&path, &options).map(|index| Open { index, log })
         })?;
         Ok(Self {
@@ -104,6 +106,7 @@ impl<I: PyIndex> Handle<I> {
             compat: compat.map(str::to_owned),
             base_offset,
             write,
+            process: Generation::current(),
         })
     }
 
@@ -125,40 +128,78 @@ impl<I: PyIndex> Handle<I> {
             compat: compat.map(str::to_owned),
             base_offset: Some(base_offset),
             write: true,
+            process: Generation::current(),
         })
     }
 
-    fn with_open<T>(&self, read: impl FnOnce(&Open<I>) -> PyResult<T>) -> PyResult<T> {
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
-        read(open.as_ref().ok_or_else(|| self.is_closed())?)
+    /// Calls `read` with the open index and no interpreter lock: another thread may hold the lock of the index while it waits for
+    /// the disk.
+    fn with_open<T: Send>(&self, py: Python<'_>, read: impl FnOnce(&Open<I>) -> Result<T> + Send) -> PyResult<T> {
+        Ok(py.detach(|| read(self.guard()?.as_ref().ok_or_else(|| self.is_closed())?))?)
     }
 
-    /// Call `read` with the open index. If `read` waits for the disk, the caller must release the interpreter lock.
-    pub(super) fn with<T>(&self, read: impl FnOnce(&I) -> PyResult<T>) -> PyResult<T> {
-        self.with_open(|open| read(&open.index))
+    /// Calls `read`, which takes less time than releasing the interpreter lock, with the open index.
+    pub(super) fn with<T: Send>(&self, py: Python<'_>, read: impl FnOnce(&I) -> T + Send) -> PyResult<T> {
+        match self.open.try_read() {
+            Ok(open) => Ok(read(&open.as_ref().ok_or_else(|| self.is_closed())?.index)),
+            Err(_) => self.with_open(py, |open| Ok(read(&open.index))),
+        }
     }
 
-    /// Call `write` with the open index; see [`Self::with`].
-    pub(super) fn with_mut<T>(&self, write: impl FnOnce(&mut I) -> Result<T>) -> PyResult<T> {
-        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
-        Ok(write(&mut open.as_mut().ok_or_else(|| self.is_closed())?.index)?)
+    /// Calls `write` with the open index and no interpreter lock.
+    pub(super) fn with_mut<T: Send>(
+        &self,
+        py: Python<'_>,
+        write: impl FnOnce(&mut I) -> Result<T> + Send,
+    ) -> PyResult<T> {
+        // An error becomes an exception, which needs the interpreter lock, after the lock of the index is released.
+        Ok(py.detach(|| {
+            if self.write {
+                self.process.check_writer(&self.path)?;
+            }
+            let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+            write(&mut open.as_mut().ok_or_else(|| self.is_closed())?.index)
+        })?)
+    }
+
+    /// Takes the lock for reading. In a forked child a thread of the parent may have it for ever.
+    fn guard(&self) -> Result<RwLockReadGuard<'_, Option<Open<I>>>> {
+        if self.process.is_current() {
+            return Ok(self.open.read().unwrap_or_else(PoisonError::into_inner));
+        }
+        match self.open.try_read() {
+            Ok(open) => Ok(open),
+            Err(TryLockError::Poisoned(open)) => Ok(open.into_inner()),
+            Err(TryLockError::WouldBlock) => Err(Error::InvalidArgument(format!(
+                "{}: it was changed when the process was forked: open it again in the forked one",
+                shown(&self.path)
+            ))),
+        }
     }
 
     /// Raise `ValueError` if it is closed.
-    pub(super) fn check_open(&self) -> PyResult<()> {
-        self.with(|_| Ok(()))
+    pub(super) fn check_open(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, |_| ())
     }
 
-    fn is_closed(&self) -> PyErr {
-        PyValueError::new_err(format!("{} is closed", shown(&self.path)))
+    fn is_closed(&self) -> Error {
+        Error::InvalidArgument(format!("{} is closed", shown(&self.path)))
     }
 
-    pub(super) fn closed(&self) -> bool {
-        self.open.read().unwrap_or_else(PoisonError::into_inner).is_none()
+    pub(super) fn closed(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(py.detach(|| self.guard().map(|open| open.is_none()))?)
     }
 
     pub(super) fn close(&self, py: Python<'_>) {
-        py.detach(|| self.open.write().unwrap_or_else(PoisonError::into_inner).take());
+        py.detach(|| {
+            let open = if self.process.is_current() {
+                self.open.write().unwrap_or_else(PoisonError::into_inner).take()
+            } else {
+                // What a thread of the parent uses stays open until the process ends.
+                self.open.try_write().ok().and_then(|mut open| open.take())
+            };
+            drop(open);
+        });
     }
 
     pub(super) fn path(&self) -> PathBuf {
@@ -173,13 +214,12 @@ impl<I: PyIndex> Handle<I> {
         arguments::check_word(self.check)
     }
 
-    pub(super) fn entry(&self, n: i64) -> PyResult<I::Pair> {
-        self.with(|index| {
-            let entry = usize::try_from(n).ok().and_then(|n| index.entry(n));
-            entry.map(I::pair).ok_or_else(|| {
-                let (path, len) = (shown(&self.path), index.len());
-                PyIndexError::new_err(format!("{path}: no entry {n}, the index has {len} entries"))
-            })
+    pub(super) fn entry(&self, py: Python<'_>, n: i64) -> PyResult<I::Pair> {
+        let (entry, len) =
+            self.with(py, |index| (usize::try_from(n).ok().and_then(|n| index.entry(n)), index.len()))?;
+        entry.map(I::pair).ok_or_else(|| {
+            let path = shown(&self.path);
+            PyIndexError::new_err(format!("{path}: no entry {n}, the index has {len} entries"))
         })
     }
 
@@ -190,12 +230,12 @@ impl<I: PyIndex> Handle<I> {
         {
             return Ok(I::pair(open.lookup(target)?));
         }
-        py.detach(|| self.with_open(|open| Ok(open.lookup(target)?))).map(I::pair)
+        self.with_open(py, |open| open.lookup(target)).map(I::pair)
     }
 
     /// Return a struct column; null where the target is null.
     pub(super) fn lookup_batch<'py>(&self, py: Python<'py>, targets: &Int64Array) -> PyResult<Bound<'py, PyAny>> {
-        let entries = py.detach(|| self.with_open(|open| Ok(open.lookup_batch(targets.values())?)))?;
+        let entries = self.with_open(py, |open| open.lookup_batch(targets.values()))?;
         let (fields, columns) = columns::<I>(&entries);
         let array: ArrayRef = Arc::new(StructArray::new(fields.clone(), columns, targets.nulls().cloned()));
         let field = Arc::new(Field::new("", DataType::Struct(fields), true));
@@ -208,7 +248,7 @@ impl<I: PyIndex> Handle<I> {
             return Err(PyValueError::new_err(format!("batch_size={batch_size}: expected 1 or more")));
         }
         let entries: Vec<I::Entry> =
-            self.with(|index| Ok((0..index.len()).filter_map(|slot| index.entry(slot)).collect()))?;
+            self.with_open(py, |open| Ok((0..open.index.len()).filter_map(|slot| open.index.entry(slot)).collect()))?;
         let schema = Arc::new(Schema::new(columns::<I>(&[]).0));
         let of = Arc::clone(&schema);
         let batches: Vec<std::result::Result<RecordBatch, ArrowError>> =
@@ -218,11 +258,15 @@ impl<I: PyIndex> Handle<I> {
 
     pub(super) fn resize(&self, py: Python<'_>, max_bytes: i64) -> PyResult<bool> {
         let max = arguments::size(max_bytes, "max_bytes")?;
-        py.detach(|| self.with_mut(|index| index.resize(max)))
+        self.with_mut(py, |index| index.resize(max))
+    }
+
+    pub(super) fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        self.with_open(py, |open| open.index.flush())
     }
 
     pub(super) fn verify<'py>(&self, py: Python<'py>, log: Option<PathBuf>) -> PyResult<Bound<'py, PyAny>> {
-        let base_offset = self.with(|index| Ok(index.base_offset()))?;
+        let base_offset = self.with(py, SparseIndex::base_offset)?;
         let verified = py.detach(|| {
             let log = match log {
                 Some(log) => Some(Segment::open(&log, SegmentOptions::default())?),
@@ -235,9 +279,9 @@ impl<I: PyIndex> Handle<I> {
         report::report(py, &verified)
     }
 
-    pub(super) fn repr(&self) -> String {
+    pub(super) fn repr(&self, py: Python<'_>) -> String {
         let path = shown(&self.path);
-        match self.with(|index| Ok((index.base_offset(), index.len()))) {
+        match self.with(py, |index| (index.base_offset(), index.len())) {
             Ok((base, len)) => format!("{}({path:?}, base_offset={base}, entries={len})", I::CLASS),
             Err(_) => format!("{}({path:?}, closed)", I::CLASS),
         }
@@ -245,7 +289,7 @@ impl<I: PyIndex> Handle<I> {
 
     pub(super) fn reduce<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
         let open = py.import("logdex._core")?.getattr(I::OPEN_AGAIN)?;
-        self.check_open()?;
+        self.check_open(py)?;
         Ok((open, (self.path.clone(), self.check(), self.access.clone(), self.compat.clone(), self.base_offset)))
     }
 }
@@ -291,7 +335,7 @@ macro_rules! sparse_index_class {
             ///     path: The file.
             ///     mode: "r" or "r+".
             ///     check: "verify" or "trust".
-            ///     access: "auto", "mmap" or "pread", for the one pass when the file is opened.
+            ///     access: "auto", "mmap" or "pread"; the entries are always copied by `pread` when the file is opened.
             ///     compat: A release, or None.
             ///     base_offset: What entries are relative to; by default from the file's name.
             ///     storage_options: Options of the store of a URL, by the names of the object_store crate.
@@ -344,8 +388,8 @@ macro_rules! sparse_index_class {
 
             /// Offset that entries are relative to.
             #[getter]
-            fn base_offset(&self) -> PyResult<i64> {
-                self.0.with(|index| Ok(SparseIndex::base_offset(index)))
+            fn base_offset(&self, py: Python<'_>) -> PyResult<i64> {
+                self.0.with(py, SparseIndex::base_offset)
             }
 
             /// "r" or "r+".
@@ -362,32 +406,32 @@ macro_rules! sparse_index_class {
 
             /// Length of the file in bytes.
             #[getter]
-            fn file_len(&self) -> PyResult<u64> {
-                self.0.with(|index| Ok(SparseIndex::file_len(index)))
+            fn file_len(&self, py: Python<'_>) -> PyResult<u64> {
+                self.0.with(py, SparseIndex::file_len)
             }
 
             /// Number of entries that fit in the file.
             #[getter]
-            fn max_entries(&self) -> PyResult<u64> {
-                self.0.with(|index| Ok(SparseIndex::max_entries(index)))
+            fn max_entries(&self, py: Python<'_>) -> PyResult<u64> {
+                self.0.with(py, SparseIndex::max_entries)
             }
 
             /// True when no entry can be added. A time index reserves one slot for the last entry of its segment.
             ///
             /// Source: `AbstractIndex#isFull`, `TimeIndex#isFull`.
             #[getter]
-            fn is_full(&self) -> PyResult<bool> {
-                self.0.with(|index| Ok(SparseIndex::is_full(index)))
+            fn is_full(&self, py: Python<'_>) -> PyResult<bool> {
+                self.0.with(py, SparseIndex::is_full)
             }
 
             /// True after `close`.
             #[getter]
-            fn closed(&self) -> bool {
-                self.0.closed()
+            fn closed(&self, py: Python<'_>) -> PyResult<bool> {
+                self.0.closed(py)
             }
 
-            fn __len__(&self) -> PyResult<usize> {
-                self.0.with(|index| Ok(SparseIndex::len(index)))
+            fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+                self.0.with(py, SparseIndex::len)
             }
 
             /// Return the entry of a slot, as `lookup` does.
@@ -396,9 +440,10 @@ macro_rules! sparse_index_class {
             ///     IndexError: There is no such slot.
             fn entry(
                 &self,
+                py: Python<'_>,
                 #[pyo3(from_py_with = integer::n)] n: i64,
             ) -> PyResult<<$index as PyIndex>::Pair> {
-                self.0.entry(n)
+                self.0.entry(py, n)
             }
 
             /// Return all entries as record batches of two columns.
@@ -414,8 +459,12 @@ macro_rules! sparse_index_class {
             /// Drop entries at or above an offset. Their bytes stay in the file until it is trimmed or they are overwritten.
             ///
             /// Source: `OffsetIndex#truncateTo`, `TimeIndex#truncateTo`.
-            fn truncate_to(&self, #[pyo3(from_py_with = integer::offset)] offset: i64) -> PyResult<()> {
-                self.0.with_mut(|index| SparseIndex::truncate_to(index, offset))
+            fn truncate_to(
+                &self,
+                py: Python<'_>,
+                #[pyo3(from_py_with = integer::offset)] offset: i64,
+            ) -> PyResult<()> {
+                self.0.with_mut(py, |index| SparseIndex::truncate_to(index, offset))
             }
 
             /// Resize the file to as many whole entries as fit in `max_bytes`; False if it has that size already.
@@ -434,7 +483,7 @@ macro_rules! sparse_index_class {
 
             /// Truncate the file after the last entry. Source: `AbstractIndex#trimToValidSize`.
             fn trim(&self, py: Python<'_>) -> PyResult<()> {
-                py.detach(|| self.0.with_mut(SparseIndex::trim))
+                self.0.with_mut(py, SparseIndex::trim)
             }
 
             /// Check the entries in use as the broker does; for the broker's own answer open with check "trust".
@@ -444,8 +493,8 @@ macro_rules! sparse_index_class {
             ///         file does not end with a whole entry.
             ///
             /// Source: `OffsetIndex#sanityCheck`, `TimeIndex#sanityCheck`.
-            fn sanity_check(&self) -> PyResult<()> {
-                self.0.with(|index| Ok(SparseIndex::sanity_check(index)?))
+            fn sanity_check(&self, py: Python<'_>) -> PyResult<()> {
+                Ok(self.0.with(py, SparseIndex::sanity_check)??)
             }
 
             /// Check every entry, and compare it with the log beside the index or the given one. Findings are never raised.
@@ -460,7 +509,7 @@ macro_rules! sparse_index_class {
 
             /// Wait until appended entries are on the disk.
             fn flush(&self, py: Python<'_>) -> PyResult<()> {
-                py.detach(|| self.0.with(|index| Ok(SparseIndex::flush(index)?)))
+                self.0.flush(py)
             }
 
             /// Close the handle without trimming. May be called again.
@@ -468,8 +517,8 @@ macro_rules! sparse_index_class {
                 self.0.close(py);
             }
 
-            fn __enter__(slf: Py<Self>) -> PyResult<Py<Self>> {
-                slf.get().0.check_open()?;
+            fn __enter__(slf: Py<Self>, py: Python<'_>) -> PyResult<Py<Self>> {
+                slf.get().0.check_open(py)?;
                 Ok(slf)
             }
 
@@ -478,8 +527,8 @@ macro_rules! sparse_index_class {
                 self.close(py);
             }
 
-            fn __repr__(&self) -> String {
-                self.0.repr()
+            fn __repr__(&self, py: Python<'_>) -> String {
+                self.0.repr(py)
             }
 
             fn __reduce__<'py>(

@@ -50,8 +50,8 @@ sparse_index_class! {
     PyTimeIndex(TimeIndex) as "TimeIndex", reopened by _open_time_index {
         /// Timestamp and offset of the last entry; -1 and the base offset of an empty index.
         #[getter]
-        fn last_entry(&self) -> PyResult<(i64, i64)> {
-            self.0.with(|index| Ok(TimeIndex::pair(index.last_entry())))
+        fn last_entry(&self, py: Python<'_>) -> PyResult<(i64, i64)> {
+            self.0.with(py, |index| TimeIndex::pair(index.last_entry()))
         }
 
         /// Return the largest entry at or below a timestamp.
@@ -94,7 +94,7 @@ sparse_index_class! {
             skip_full_check: bool,
         ) -> PyResult<bool> {
             let timestamp = time::time_ms(timestamp, Round::Down, "timestamp")?;
-            py.detach(|| self.0.with_mut(|index| index.maybe_append(timestamp, offset, skip_full_check)))
+            self.0.with_mut(py, |index| index.maybe_append(timestamp, offset, skip_full_check))
         }
     }
 }

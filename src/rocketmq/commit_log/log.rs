@@ -9,6 +9,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 
 use crate::error::{Error, Result};
+use crate::io::fork::Generation;
 use crate::io::signals;
 use crate::io::storage;
 use crate::io::{Access, FileSource, ProcessMutex, ReadAt as _};
@@ -96,7 +97,7 @@ pub struct CommitLog {
 
 /// Tells when a thread has found the end of a log, and the process that it is in.
 #[derive(Debug)]
-struct Ending(u32, Receiver<()>);
+struct Ending(Generation, Receiver<()>);
 
 /// The files of a log as they were listed once.
 #[derive(Clone, Debug)]
@@ -408,13 +409,14 @@ impl CommitLog {
             }
             _ = done.send(());
         };
-        self.ending.with(|ending| *ending = Some(Ending(std::process::id(), ended)));
-        thread::spawn(look);
+        self.ending.with(|ending| *ending = Some(Ending(Generation::current(), ended)));
+        // Without a thread nobody answers, which is as if it had not found the end.
+        drop(thread::Builder::new().name("logdex-end".to_owned()).spawn(look));
     }
 
     fn wait_for_end(&self) {
         match self.ending.with(Option::take) {
-            Some(Ending(process, ended)) if process == std::process::id() => {
+            Some(Ending(process, ended)) if process.is_current() => {
                 while ended.recv_timeout(signals::LOOK) == Err(mpsc::RecvTimeoutError::Timeout) {
                     // An exception ends the thread, too.
                     _ = signals::look();

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import logging
 import operator
-import os
 import threading
 import time
 import weakref
@@ -14,7 +13,7 @@ from datetime import datetime, timezone
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from logdex._core import DEFAULT_DELAY_LEVELS, local_path, time_ms
+from logdex._core import DEFAULT_DELAY_LEVELS, fork_generation, local_path, time_ms
 from logdex._files import Closing
 from logdex._types import check_int64
 from logdex.errors import WriteFailedError
@@ -128,7 +127,7 @@ class StoreWriter(Closing):
 
     def __init__(self, root: Path, options: StoreOptions, *, services: bool) -> None:
         self._root = root.absolute()
-        self._process = os.getpid()
+        self._process = fork_generation()
         self._closed = False
         with suppress(Empty):
             while True:
@@ -466,7 +465,7 @@ class StoreWriter(Closing):
         )
 
     def _check_open(self) -> None:
-        if self._process != os.getpid():
+        if self._process != fork_generation():
             raise ValueError("a store opened for writing belongs to the process that opened it")
         if self._closed:
             raise ValueError("the store is closed for writing")
@@ -483,7 +482,7 @@ class StoreWriter(Closing):
             WriteFailedError: A write or an fsync failed, now or before. The store is closed all the same, as after a crash.
             OSError: The system refuses. The store is closed all the same, as after a crash.
         """
-        if self._process != os.getpid() or self._parts.released:
+        if self._process != fork_generation() or self._parts.released:
             return
         self._closed = True
         if self._services is not None:
@@ -536,7 +535,7 @@ def _abandon(parts: StoreParts, services: _Services | None, process: int) -> Non
     The cyclic collector may call this in any thread at any line. So it takes no lock and waits for no thread: a running service
     thread lets the store go itself, after its current call.
     """
-    if process == os.getpid():
+    if process == fork_generation():
         if services is None or not services.end():
             parts.abandon()
         else:
@@ -555,7 +554,7 @@ class _Services:
         self._signals: SimpleQueue[None] = SimpleQueue()
         self._woken = self._stopped = self._serving = self._abandoned = False
         self._failing: dict[str, WriterState] = {}
-        self._process = os.getpid()
+        self._process = fork_generation()
         self._thread: threading.Thread | None = None
         self.seen: Callable[[list[tuple[str, int, int]]], None] | None = None
         """What is called after messages were dispatched, which readers see at once then. It raises nothing."""
@@ -587,7 +586,7 @@ class _Services:
 
     def stop(self) -> None:
         """End the thread after its current call and wait for it; a forked child has no thread."""
-        if self._process == os.getpid():
+        if self._process == fork_generation():
             self._stopped = True
             self._signals.put(None)
             if self._thread is not None and self._thread.is_alive():

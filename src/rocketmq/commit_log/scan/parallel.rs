@@ -7,7 +7,6 @@
 //! A scan that continues after damage has threads up to the first damage. From there on it is a single walk.
 
 use std::collections::VecDeque;
-use std::process;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -16,6 +15,7 @@ use arrow_array::RecordBatch;
 
 use crate::error::{Error, Result};
 use crate::io::FileSource;
+use crate::io::fork::Generation;
 use crate::report::Report;
 use crate::rocketmq::commit_log::decode::batch::BatchBuilder;
 use crate::rocketmq::commit_log::frame::Stop;
@@ -144,7 +144,7 @@ pub(crate) struct Parallel {
     stop: Option<Stop>,
     checked: Report,
     /// The process that has the threads.
-    process: u32,
+    process: Generation,
     /// Missing files inside the range, ascending.
     gaps: GapsAhead,
 }
@@ -201,7 +201,7 @@ impl Parallel {
             last_end: begin,
             stop: None,
             checked: Report::default(),
-            process: process::id(),
+            process: Generation::current(),
             gaps: GapsAhead::within(gaps, begin, scan.end_phy_offset),
         };
         for _ in 0..=parallel.rules.scan.threads {
@@ -235,7 +235,7 @@ impl Parallel {
     }
 
     pub(crate) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
-        if self.process != process::id() {
+        if !self.process.is_current() {
             let text = "a scan with threads cannot be read in a process that was forked since: start the scan there";
             return Err(Error::InvalidArgument(text.to_owned()));
         }

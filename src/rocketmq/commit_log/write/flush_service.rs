@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
+use crate::io::fork::Generation;
 
 /// Upstream `flushIntervalCommitLog`.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -62,7 +63,7 @@ pub(super) struct FlushService {
     signal: Arc<Signal>,
     thread: Option<JoinHandle<()>>,
     /// A forked process has the handle, but not the thread.
-    process: u32,
+    process: Generation,
 }
 
 impl FlushService {
@@ -79,7 +80,7 @@ impl FlushService {
         };
         let thread = std::thread::Builder::new().name("logdex-flush".into()).spawn(work);
         let thread = thread.map_err(|e| Error::io(std::path::Path::new("logdex-flush"), e))?;
-        Ok(Self { signal, thread: Some(thread), process: std::process::id() })
+        Ok(Self { signal, thread: Some(thread), process: Generation::current() })
     }
 
     /// Waits until everything before `end` is flushed, a flush has failed, or the time is over.
@@ -94,7 +95,7 @@ impl FlushService {
 
 impl Drop for FlushService {
     fn drop(&mut self) {
-        if self.process != std::process::id() {
+        if !self.process.is_current() {
             return;
         }
         self.signal.lock().stop = true;

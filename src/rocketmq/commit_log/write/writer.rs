@@ -17,6 +17,7 @@ use super::sent_message::SentMessage;
 use super::shared::{Shared, Written};
 use crate::arrow::input_columns::{Int32s, Texts, integers, null};
 use crate::error::{Error, Result};
+use crate::io::fork::Generation;
 use crate::io::{FirstFailure, disk};
 use crate::rocketmq::commit_log::Bodies;
 use crate::rocketmq::commit_log::frame::{BLANK_LEN, is_in_queue};
@@ -28,7 +29,7 @@ pub struct CommitLogWriter {
     service: Mutex<Option<Arc<FlushService>>>,
     statistics: Mutex<PutStatistics>,
     /// A fork shares the files with its parent, and must not write to them.
-    process: u32,
+    process: Generation,
 }
 
 /// The result of [`CommitLogWriter::put_stored`].
@@ -74,7 +75,7 @@ impl CommitLogWriter {
             FlushMode::Sync => start(Schedule::Demand)?,
             FlushMode::Manual => None,
         };
-        Ok(Self { shared, service: Mutex::new(service), statistics: Mutex::default(), process: std::process::id() })
+        Ok(Self { shared, service: Mutex::new(service), statistics: Mutex::default(), process: Generation::current() })
     }
 
     /// The directory of the log.
@@ -344,10 +345,17 @@ impl CommitLogWriter {
     pub fn close(&self) -> Result<()> {
         self.check_process()?;
         self.shared.refuse_puts();
-        drop(self.service.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.stop();
         let flushed = self.flush();
         self.shared.close_files();
         flushed
+    }
+
+    /// Ends the flush thread after its current flush, and waits for it, as dropping the writer does. A forked child has no thread.
+    pub fn stop(&self) {
+        if self.process.is_current() {
+            drop(self.service.lock().unwrap_or_else(PoisonError::into_inner).take());
+        }
     }
 
     /// True after [`Self::close`].
@@ -356,7 +364,7 @@ impl CommitLogWriter {
     }
 
     fn check_process(&self) -> Result<()> {
-        if self.process == std::process::id() {
+        if self.process.is_current() {
             return Ok(());
         }
         Err(Error::InvalidArgument("a log opened for writing belongs to the process that opened it".into()))
