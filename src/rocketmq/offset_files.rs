@@ -351,9 +351,10 @@ pub(super) fn check(directories: &[PathBuf]) -> Result<Report> {
             checked.find(&file.path, file.len.min(size), Kind::FileSize, size_text, format!("{} bytes", file.len));
         }
         if let Some(wanted) = wanted.filter(|wanted| *wanted != file.start) {
-            let (kind, found) = match file.start > wanted {
-                true => (Kind::FileGap, none_before(wanted, file.start)),
-                false => (Kind::FileOverlap, file.start.to_string()),
+            let (kind, found) = if file.start > wanted {
+                (Kind::FileGap, none_before(wanted, file.start))
+            } else {
+                (Kind::FileOverlap, file.start.to_string())
             };
             checked.find(&file.path, 0, kind, format!("a file that begins at {wanted}"), found);
         }

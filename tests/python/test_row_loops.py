@@ -45,6 +45,7 @@ ALLOWED: dict[str, str] = {
     "rocketmq/explain/causes.py: _of_messages_not_indexed": "one value",
     "rocketmq/copy.py: copy_messages": "one value, for a finding",
     "rocketmq/index_service.py: IndexService._build": "one value a batch: where the index file rolls",
+    "hash_index/index_writer.py: PlannedIndexWriter.put": "one value a batch: the last offset",
     "rocketmq/pages.py: PageRead._by_queues": "offsets of the messages of one page",
     "rocketmq/pages.py: PageRead._step_back": "as above",
     "rocketmq/pages.py: PageRead._step_on": "as above",

@@ -290,9 +290,10 @@ impl<S: ReadAt> Overlay<S> {
             let chunk = bytes.get_mut(..len).unwrap_or_default();
             self.base.read_exact_at(chunk, at)?;
             let begin = usize::try_from(at).unwrap_or(usize::MAX);
-            let is_same = match at < entries {
-                true => self.head.get(begin..begin.saturating_add(len)) == Some(&*chunk),
-                false => chunk.iter().all(|byte| *byte == 0),
+            let is_same = if at < entries {
+                self.head.get(begin..begin.saturating_add(len)) == Some(&*chunk)
+            } else {
+                chunk.iter().all(|byte| *byte == 0)
             };
             if !is_same {
                 return Ok(true);

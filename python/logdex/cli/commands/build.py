@@ -236,7 +236,8 @@ def _say_recovered(
         repaired = "" if finding in report.left else "would be repaired: " if arguments.dry_run else "repaired: "
         complain(f"{repaired}{finding.kind} in {finding}")
     what = ("would be: " if arguments.dry_run else "") + counts_text(changes) if changes else "nothing to do"
-    marked = "; it was not closed, and counts as closed now" if was_open and not arguments.dry_run else ""
+    closed = "would count as closed then" if arguments.dry_run else "counts as closed now"
+    marked = f"; it was not closed, and {closed}" if was_open else ""
     checked = (
         "" if arguments.verify else "; queues and index as a whole are checked by `logdex verify`, or with --verify"
     )
