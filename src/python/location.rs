@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
-use crate::error::Result;
+use crate::error::{Result, shown};
 use crate::io::location;
 use crate::io::mounts::{self, is_mounted};
 use crate::io::remote::memory::MemoryFiles;
@@ -145,10 +145,11 @@ fn storage_options(path: PathBuf) -> BTreeMap<String, String> {
     mounts::options(&path).unwrap_or_else(|| roots::options(&path)).into_iter().collect()
 }
 
-/// Return a text for users, without the marks of remote paths in it, which stand for their options, and without passwords of URLs.
+/// Return a path, or another text for users, without the marks of remote paths in it, which stand for their options, and without
+/// passwords of URLs. Bytes that are not UTF-8 become replacement characters.
 #[pyfunction]
-fn unmarked(text: &str) -> String {
-    crate::error::unmarked(text).into_owned()
+fn unmarked(path: PathBuf) -> String {
+    shown(&path)
 }
 
 /// Whether it is a directory, its length in bytes, and the time of its last change in ns (None: unknown).

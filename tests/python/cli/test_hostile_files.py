@@ -260,3 +260,39 @@ def test_kafka_indexes_are_not_written_through_links(victim: Path, tmp_path: Pat
         log.rebuild_indexes(indexes, overwrite=True)
     assert not any(path.is_symlink() for path in indexes.iterdir())
     assert _tree(victim) == {str(victim / "file"): _PRECIOUS}
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="names are Unicode there")
+def test_paths_need_not_be_utf_8(root: Path, tmp_path: Path, logdex_command: Callable[..., Any]) -> None:
+    place = tmp_path / os.fsdecode(b"\xff\xfe")
+    shutil.copytree(root, place / "store")
+    write_segment(place / "logs" / "orders-0", 0, batch([Row(0, 0, b"k")]))
+    store, logs = place / "store", place / "logs"
+    commands: list[tuple[object, ...]] = [
+        *((command, store) for command in ("info", "verify", "du", "cat")),
+        ("info", store / "commitlog" / ("0" * 20)),
+        ("stats", store / "index"),
+        ("find", store, "T", "k1"),
+        ("explain", store, "T", "k1"),
+        ("export", store, place / "out.jsonl"),
+        ("copy", store, place / "copy"),
+        ("build-index", store, place / "built"),
+        ("build-queues", store, place / "queues"),
+        ("recover", store, "--dry-run"),
+        ("seal", store),
+        ("info", store),
+        ("recover", store),
+        *((command, logs) for command in ("info", "du", "cat")),
+        ("find", logs, "orders", "k"),
+        ("explain", logs, "orders", "k"),
+        ("kafka", "dump", logs / "orders-0"),
+        ("kafka", "rebuild-index", logs / "orders-0", "--to", place / "indexes"),
+        ("build-index", logs, place / "keys"),
+        ("find", logs, "orders", "k", "--index", place / "keys"),
+        ("seal", logs, "--out", place / "sealed"),
+        ("find", logs, "orders", "k", "--sealed", place / "sealed"),
+    ]
+    ran = {words: logdex_command(*words) for words in commands}
+    failed = {words: each.err for words, each in ran.items() if each.code}
+    assert not failed
+    assert all("\udcff" not in each.out for each in ran.values())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from logdex._core import (
@@ -30,6 +30,8 @@ from logdex.rocketmq.layout import OFFSET_NAME
 from logdex.rocketmq.read import valid_messages
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from logdex._types import Compat
     from logdex.rocketmq.layout import StoreLayout
     from logdex.rocketmq.write.options import StoreOptions
@@ -257,7 +259,9 @@ def _would_be_lost(log: CommitLog, end: int, lost: int, doubtful: int, findings:
 def _refuse_long_file(log: CommitLog, end: int) -> None:
     """Raise if the file at the end of the log is longer than the others."""
     path, _ = log.place(end)
-    size = Path(path).stat().st_size
+    # The path of a finding is a text for users: its bytes need not be those of the file.
+    file = next((each for each in log.files if each.name == PurePath(path).name), None)
+    size = 0 if file is None else file.stat().st_size
     if size > log.file_size:
         raise CorruptFileError(path, log.file_size, f"{log.file_size} bytes, as most files here", f"{size} bytes")
 
