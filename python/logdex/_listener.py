@@ -39,6 +39,7 @@ _RESERVED_DESCRIPTORS = 256
 """Descriptors that no connection takes, for files of the store and of logs."""
 _IDLE_S = (0.1, 10.0)
 """If there are too many connections, one makes place that is idle for so long: without any frame yet, and after one."""
+_NO_PLACE_S = 0.1
 _SMALL = 65_536
 _MOST_READ = 262_144
 """Bytes of one read of a socket."""
@@ -137,7 +138,8 @@ class Connection(asyncio.BufferedProtocol):
     def _send_all(self) -> None:
         if self._transport is not None and self.is_open and self._unsent:
             self._active = self._listener.now()
-            self._transport.write(self._unsent[0] if len(self._unsent) == 1 else b"".join(self._unsent))
+            # A view, because asyncio slices what the system does not take at once.
+            self._transport.write(memoryview(self._unsent[0] if len(self._unsent) == 1 else b"".join(self._unsent)))
             size = self._transport.get_write_buffer_size()
             if size > self._listener.limits.most_unsent_bytes:
                 self.drop("takes no answers")
@@ -162,9 +164,9 @@ class Connection(asyncio.BufferedProtocol):
         return self._waits_since
 
     @property
-    def usefulness(self) -> tuple[bool, float]:
-        """Whether it has sent a frame, and when it was active last: the least useful connection makes place for a new one."""
-        return self._has_spoken, self._active
+    def active(self) -> float:
+        """When a whole frame came or an answer was sent last."""
+        return self._active
 
     @property
     def is_idle(self) -> bool:
@@ -294,12 +296,7 @@ class Connection(asyncio.BufferedProtocol):
                     if not self._is_reading():
                         break
                     at += len(frame)
-                    self._active = self._waits_since = self._listener.now()
-                    self._has_spoken = True
-                    service.received(self, frame)
-                    if self._active > until and self._is_reading():
-                        self.pause()
-                        self._listener.soon(self.resume)
+                    self._take(frame, until)
                 if not buffer:
                     # Dropped meanwhile.
                     break
@@ -315,6 +312,17 @@ class Connection(asyncio.BufferedProtocol):
             _log.exception("%s: dropped", self.address)
             self.drop("an error of the server")
 
+    def _take(self, frame: Any, until: float) -> None:  # noqa: ANN401 -- as in `Service`
+        self._active = self._waits_since = self._listener.now()
+        if not self._has_spoken:
+            self._has_spoken = True
+            self._listener.has_spoken(self)
+        self._listener.service.received(self, frame)
+        if self._active > until and self._is_reading():
+            # The next frames wait until the event loop has looked at other clients.
+            self.pause()
+            self._listener.soon(self.resume)
+
 
 class Listener:
     """Listening sockets and their connections."""
@@ -327,6 +335,10 @@ class Listener:
         self.received_bytes = 0
         self.read_buffer = memoryview(bytearray(_MOST_READ))
         self._of_host: Counter[str] = Counter()
+        self._silent: dict[str, dict[Connection, None]] = {}
+        """Connections without any frame yet, by their host and in the order of their begin."""
+        self._no_place: tuple[str, float] = ("", 0.0)
+        """A host of which no connection was idle, and until when this is believed."""
         self._capacity = self.limits.connections
         self._is_full = False
         self._handshakes: dict[Connection, None] = {}
@@ -391,6 +403,7 @@ class Listener:
                 continue
             self.connections.add(connection)
             self._of_host[connection.host] += 1
+            self._silent.setdefault(connection.host, {})[connection] = None
             assert self._loop is not None  # noqa: S101 -- it listens
             task = self._loop.create_task(self._open(self._loop, connection, accepted, tls))
             self._opening.add(task)
@@ -443,11 +456,25 @@ class Listener:
         else:
             return True
         self._say_full(f"{len(self.connections)} connections, {self._of_host[crowd]} of them of {crowd}")
-        idle = min((each for each in self.connections if each.host == crowd), key=lambda each: each.usefulness)
-        if not idle.is_idle:
-            return False
-        idle.drop("idle, and there are too many connections")
-        return True
+        idle = self._idle_of(crowd)
+        if idle is not None:
+            idle.drop("idle, and there are too many connections")
+        return idle is not None
+
+    def _idle_of(self, host: str) -> Connection | None:
+        """Return the connection of a host that is closed first for a new one; None if all are in use."""
+        silent = next(iter(self._silent.get(host, ())), None)
+        if silent is not None and silent.is_idle:
+            return silent
+        known_host, until = self._no_place
+        if host == known_host and self.now() < until:
+            return None
+        oldest = min((each for each in self.connections if each.host == host), key=lambda each: each.active)
+        if oldest.is_idle:
+            return oldest
+        # Many new clients do not make it look at all connections each time.
+        self._no_place = (host, self.now() + _NO_PLACE_S)
+        return None
 
     def _has_handshake(self) -> bool:
         """Return whether one more client may begin a TLS handshake. One that takes long is ended for it."""
@@ -466,6 +493,13 @@ class Listener:
             self._is_full = True
             _log.warning("%s: idle clients are closed for new ones, or these are turned away", why)
 
+    def has_spoken(self, connection: Connection) -> None:
+        """Take note that a connection is not silent any more."""
+        silent = self._silent.get(connection.host, {})
+        silent.pop(connection, None)
+        if not silent:
+            self._silent.pop(connection.host, None)
+
     def forget(self, connection: Connection) -> None:
         """Count a connection no more."""
         if connection in self.connections:
@@ -473,6 +507,7 @@ class Listener:
             self._of_host[connection.host] -= 1
             if not self._of_host[connection.host]:
                 del self._of_host[connection.host]
+            self.has_spoken(connection)
         self._unsent_bytes -= self._unsent.pop(connection, (0, 0.0))[0]
 
     # Memory

@@ -106,8 +106,8 @@ class BrokerService:
         self._in_threads = 0
         self._searches: Counter[Connection] = Counter()
         """Requests in threads, by client."""
-        self._results = threading.Semaphore(_THREADS)
-        """So that no thread begins while the event loop has not sent what the threads have found."""
+        self._results = threading.Semaphore(1)
+        """So that results do not come faster than the event loop sends them: each may be a frame of the greatest size."""
         self._puts = None if put_each is None else PutService(self._loop, put_each)
         self._flushed = flushed
         self._held = HeldPulls(self._loop, self._answer_held)
@@ -297,9 +297,10 @@ class BrokerService:
         return self._held.size + self._kept_bytes + size <= _MOST_KEPT_BYTES
 
     def _answer_in_thread(self, connection: Connection, request: Request) -> Reply:
-        self._results.acquire()
         # The client may be gone meanwhile.
-        return self._answer_timed(request) if connection.is_open else None
+        reply = self._answer_timed(request) if connection.is_open else None
+        self._results.acquire()
+        return reply
 
     def _answer_timed(self, request: Request) -> Reply:
         """Answer a request, and note whether its kind needs a thread."""

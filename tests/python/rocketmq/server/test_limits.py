@@ -21,6 +21,7 @@ import wire
 from logdex import _listener, rocketmq
 from logdex.rocketmq import StoreWriter
 from logdex.rocketmq.server import Limits, held_pulls, service
+from logdex.rocketmq.server.answers import answer
 from logdex.rocketmq.server.archive import Archive
 from logdex.rocketmq.server.exchange import Hold
 from logdex.rocketmq.server.held_pulls import HeldPull, HeldPulls
@@ -213,7 +214,7 @@ def test_a_slow_search_keeps_no_other_client_waiting_even_after_quick_ones(run: 
 def test_searches_of_one_client_leave_threads_for_others(
     run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    go_on, answer = threading.Event(), service.answer
+    go_on = threading.Event()
 
     def search(archive: Archive, state: Any, request: Any) -> Any:
         if request.command.ext.get("key") == "slow":
