@@ -68,11 +68,11 @@ def replicate(
 
     Raises:
         CorruptFileError: The broker's log does not continue the copy; `path` is the broker's address, and `offset` the place in
-            the log. Or the copy is damaged.
+            the log. Or the broker says numbers that no broker has, or the copy is damaged.
         LockedError: A running broker or another writer holds the directory.
         FileExistsError: The directory is neither a store nor empty.
         ValueError: No address, or the files of the copy have another size than the broker's.
-        OSError: The broker cannot be reached, or the system refuses.
+        OSError: The broker cannot be reached, or an I/O error. With `once`: nothing of its log came for 60 s.
 
     Example:
         >>> from logdex import rocketmq
