@@ -69,7 +69,9 @@ def locate_urls(arguments: argparse.Namespace) -> None:
     """Give each URL among the arguments that are places the options of `--storage`."""
     for name in _PLACES & vars(arguments).keys():
         value = getattr(arguments, name)
-        located = [_located(each, arguments) for each in value] if isinstance(value, list) else _located(value, arguments)
+        located = (
+            [_located(each, arguments) for each in value] if isinstance(value, list) else _located(value, arguments)
+        )
         setattr(arguments, name, located)
 
 

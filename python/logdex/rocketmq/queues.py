@@ -64,6 +64,8 @@ class QueueSet:
         self.reading = {"access": options["access"], "compat": options["compat"]}
         self._open: dict[Path, _core.ConsumeQueue] = {}
         self._lock = _core.ThreadLock()
+        self._end_lock = _core.ThreadLock()
+        self._dispatched_end: int | None = None
 
     def is_readable(self) -> bool:
         """Return whether the queues are files: a 5.x broker may keep them in a RocksDB in the same directory."""
@@ -95,6 +97,23 @@ class QueueSet:
         chosen = None if topics is None else list(topics)
         rows, ends, gaps = _core.queue_totals(self._folders(), self._log, chosen, measure=measure, **self.reading)
         return QueueTotals(list(map(TopicTotals._make, rows)), ends, gaps)
+
+    def dispatched_end(self, directories: Directories, threads: int | None) -> int | None:
+        """Return the end of the farthest message that a unit of these queues leads to."""
+        queues = [(topic, queue_id, path) for (topic, queue_id), paths in directories.items() for path in paths]
+        return _core.dispatched_end(self._log, queues, threads=threads, **self.reading)
+
+    def dispatched_end_of_all(self, lag: int, threads: int | None) -> int | None:
+        """Return the end of the farthest message that a unit of any queue leads to.
+
+        With many queues this takes seconds. So an earlier result serves as long as it is less than `lag` bytes before the end of
+        the log, and threads that need it at the same time wait for one of them.
+        """
+        with self._end_lock.hold():
+            known = self._dispatched_end
+            if known is None or not 0 <= self._log.max_offset - known < lag:
+                known = self._dispatched_end = self.dispatched_end(self.directories(), threads)
+            return known
 
     def queue(self, topic: str, queue_id: int) -> _core.ConsumeQueue:
         """Open one queue; see `MessageStore.queue`."""

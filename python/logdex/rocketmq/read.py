@@ -14,7 +14,6 @@ from logdex._core import (
     QueueReader,
     StoreCheckpoint,
     certain_range,
-    dispatched_end,
     fork_generation,
     last_message,
     newest_first,
@@ -206,9 +205,10 @@ class MessageRead:
                 little lower. None: all queues are read.
             threads: As in `MessageStore.messages`.
         """
-        end = None if own is None else self._farthest(own, threads)
+        end = None if own is None else self.queues.dispatched_end(own, threads)
         if end is None or self.log.max_offset - end > _SHORT_BYTES:
-            end = self._farthest(self.queues.directories(), threads)
+            lag = 0 if own is None else _SHORT_BYTES
+            end = self.queues.dispatched_end_of_all(lag, threads)
         # While a broker runs its queues are complete, although not all is on the disk. A logdex writer writes them one by one.
         is_running = self.layout.broker is not None and not self.layout.written_by_logdex
         if end is None or is_running or not self.layout.abort.exists():
@@ -216,11 +216,6 @@ class MessageRead:
         checkpoint = StoreCheckpoint.open(self.layout.checkpoint) if self.layout.checkpoint.exists() else None
         _, _, dispatch = self.log.recovery(checkpoint, last_exit_ok=False, queue_end=end)
         return min(end, dispatch)
-
-    def _farthest(self, directories: Directories, threads: int | None) -> int | None:
-        """Return the end of the farthest message that a unit of these queues leads to."""
-        queues = [(topic, queue_id, path) for (topic, queue_id), paths in directories.items() for path in paths]
-        return dispatched_end(self.log, queues, threads=threads, **self.queues.reading)
 
 
 def _warning_of_topics(
