@@ -145,11 +145,10 @@ class StorePages:
 
     def _after_damage(self, end: int) -> int | None:
         """Return the offset of the first valid message after the end of the log, which is damage then; None without one."""
-        for batch in self._store.commit_log.scan(
-            begin_phy_offset=end, columns=("phy_offset",), stop="valid", batch_size=1
-        ):
-            if batch.num_rows:
-                offset: int = batch.column(0)[0].as_py()
+        scan = self._store.commit_log.scan
+        for batch in scan(begin_phy_offset=end, columns=("phy_offset",), stop="valid", batch_size=1):
+            for row in rows_of(batch):
+                offset: int = row["phy_offset"]
                 return offset
         return None
 
