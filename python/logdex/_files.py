@@ -175,21 +175,6 @@ def locate_beside(root: Path, path: str | os.PathLike[str], storage_options: Map
     return _core.locate(path, options)
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a temporary file and rename it, so that a crash leaves the old content or the new one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
-
-
 class RemotePath(PurePosixPath):
     """A path in a store that is not on this machine, with the methods of `pathlib.Path` that read.
 

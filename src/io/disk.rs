@@ -1,8 +1,10 @@
 //! Files on disk: creating, locking, reserving space. The code that differs between systems is here.
 
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
 
@@ -349,6 +351,47 @@ impl Drop for NewFile {
     }
 }
 
+/// Writes a file under a temporary name and renames it, so that a crash leaves the old content or the new one. The caller writes
+/// the name to disk: [`sync_parent`].
+///
+/// No two calls have the same temporary name, and one that a killed process left is passed over: another process may have had the
+/// same number, as the first one of a container always has.
+///
+/// # Errors
+/// The system's error, with the path. The file has its old content then.
+pub fn replace_file(path: &Path, content: &[u8]) -> Result<()> {
+    let write = |mut file: &File| file.write_all(content).and_then(|()| file.sync_all());
+    let written = match unnamed_file(path) {
+        Some(file) => write(&file).and_then(|()| create_temporary(path, |name| name_file(&file, name))),
+        None => create_temporary(path, |name| OpenOptions::new().write(true).create_new(true).open(name)).and_then(
+            |(name, file)| match write(&file) {
+                Ok(()) => Ok((name, ())),
+                Err(error) => {
+                    _ = fs::remove_file(name);
+                    Err(error)
+                }
+            },
+        ),
+    };
+    let renamed = written.and_then(|(name, ())| fs::rename(&name, path).inspect_err(|_| _ = fs::remove_file(&name)));
+    renamed.map_err(|e| Error::io(path, e))
+}
+
+/// Creates something under the first temporary name for a path that is free.
+fn create_temporary<T>(path: &Path, create: impl Fn(&Path) -> io::Result<T>) -> io::Result<(PathBuf, T)> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    loop {
+        let mut name = OsString::from(".");
+        name.push(path.file_name().unwrap_or_default());
+        name.push(format!(".{}.{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
+        let name = path.with_file_name(name);
+        match create(&name) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            created => return created.map(|created| (name, created)),
+        }
+    }
+}
+
 /// Creates a file without a name in the directory of `path`, if such a file can be named later.
 #[cfg(target_os = "linux")]
 fn unnamed_file(path: &Path) -> Option<File> {
@@ -408,6 +451,44 @@ mod tests {
         for taken in [NewFile::create(&path).map(|_| ()), NewFile::create(&dir.path().join("none/f")).map(|_| ())] {
             assert!(matches!(taken, Err(Error::Io { .. })));
         }
+    }
+
+    #[test]
+    fn a_replaced_file_passes_over_what_killed_processes_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let left = |number: u64| dir.path().join(format!(".f.{}.{number}", std::process::id()));
+        // More names than other tests of this process take meanwhile.
+        (0..10_000).for_each(|number| fs::write(left(number), b"half").unwrap());
+        for content in [&b"first"[..], b"second", b""] {
+            replace_file(&path, content).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), content);
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 10_001);
+        assert_eq!(fs::read(left(0)).unwrap(), b"half");
+
+        let directory = dir.path().join("d");
+        fs::create_dir_all(directory.join("full")).unwrap();
+        assert!(replace_file(&directory, b"x").unwrap_err().to_string().contains("d: "), "the path is named");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 10_002, "no temporary file stays");
+    }
+
+    #[test]
+    fn threads_replace_one_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        std::thread::scope(|scope| {
+            for number in 0..4_u8 {
+                let path = &path;
+                scope.spawn(move || (0..20).for_each(|_| replace_file(path, &[number; 4096]).unwrap()));
+            }
+        });
+        let found = fs::read(&path).unwrap();
+        assert!(
+            found.len() == 4096 && found.iter().all(|byte| Some(byte) == found.first()),
+            "the content of one thread"
+        );
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -119,16 +119,7 @@ pub fn put_whole(path: &Path, bytes: Bytes) -> Result<Status> {
         let identity = Identity::Remote(upload::replace(path, bytes)?);
         return Ok(Status { kind: Kind::File, len, modified: None, identity });
     }
-    let fail = |e| Error::io(path, e);
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let temporary = path.with_file_name(format!(".{name}.{}", std::process::id()));
-    let write = || {
-        let mut file = fs::File::create_new(&temporary)?;
-        file.write_all(&bytes)?;
-        file.sync_all()?;
-        fs::rename(&temporary, path)
-    };
-    write().inspect_err(|_| _ = fs::remove_file(&temporary)).map_err(fail)?;
+    disk::replace_file(path, &bytes)?;
     disk::sync_parent(path)?;
     status(path)
 }

@@ -16,6 +16,7 @@ mod entry_batches;
 mod entry_rows;
 mod entry_table;
 mod errors;
+mod fastjson;
 mod file_system;
 mod given_batches;
 mod hash_index;
@@ -71,6 +72,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     consume_queue_writer::register(m)?;
     queue_cross_check::register(m)?;
     given_batches::register(m)?;
+    fastjson::register(m)?;
     remoting::register(m)?;
     report::register(m)?;
     sealed::register(m)?;

@@ -1,8 +1,9 @@
-//! Files that Python reads whole or syncs, and the check of a directory before it is written.
+//! Files that Python reads or writes whole or syncs, and the check of a directory before it is written.
 
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
 use crate::io::{disk, own_parts, regular_file, storage};
@@ -10,6 +11,7 @@ use crate::rocketmq::store_parts;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(read_file, m)?)?;
+    m.add_function(wrap_pyfunction!(replace_file, m)?)?;
     m.add_function(wrap_pyfunction!(directory_stamp, m)?)?;
     m.add_function(wrap_pyfunction!(sync_file, m)?)?;
     m.add_function(wrap_pyfunction!(make_directory, m)?)?;
@@ -31,6 +33,16 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 fn read_file(py: Python<'_>, path: PathBuf, first_bytes: Option<u64>) -> PyResult<Bound<'_, PyBytes>> {
     let content = py.detach(|| storage::read_file(&path, first_bytes))?;
     Ok(PyBytes::new(py, &content))
+}
+
+/// Write a file under a temporary name and rename it, so that a crash leaves the old content or the new one. The caller calls
+/// `sync_directory`.
+///
+/// Raises:
+///     OSError: The system refuses; the file has its old content.
+#[pyfunction]
+fn replace_file(py: Python<'_>, path: PathBuf, content: PyBackedBytes) -> PyResult<()> {
+    Ok(py.detach(|| disk::replace_file(&path, &content))?)
 }
 
 /// Return a text that changes when names are added to a directory or removed from it, or another directory takes its place.

@@ -7,6 +7,7 @@ pub mod checkpoint;
 pub mod commit_log;
 pub mod consume_queue;
 pub mod entry_table;
+pub mod fastjson;
 pub mod file_name;
 pub mod index_cross_check;
 pub mod index_entries;

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 from logdex import _core
-from logdex._files import Closing, RemotePath, existing_directory, refuse_broker_directory, replace_file
+from logdex._files import Closing, RemotePath, existing_directory, refuse_broker_directory
 from logdex.errors import CorruptFileError
 from logdex.hash_index import IndexDirectory
 from logdex.hash_index.directory import list_directory
@@ -81,7 +81,7 @@ class KeySettings:
     def write(self, directory: Path) -> None:
         """Write the settings, before the first index file."""
         directory.mkdir(parents=True, exist_ok=True)
-        replace_file(directory / SETTINGS_FILE, self.content)
+        _core.replace_file(directory / SETTINGS_FILE, self.content)
 
     def check_files(self, directory: Path) -> None:
         """Check that all index files are whole: a truncated file would silently shorten an answer."""

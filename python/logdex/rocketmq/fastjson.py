@@ -6,16 +6,15 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from logdex._core import tags_hash
+from logdex._core import parse_fastjson, tags_hash
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# A text in quotes is skipped as a whole. Any other integer before a colon is a name.
-_BARE_NAME = re.compile(r'"(?:[^"\\]|\\.)*"|(?P<name>-?\d+)(?P<colon>\s*:)')
+loads = parse_fastjson
+"""Return the value of a text. All names become texts; objects as names are refused."""
 
 
 class MessageQueue(NamedTuple):
@@ -26,22 +25,12 @@ class MessageQueue(NamedTuple):
     topic: str
 
 
-def loads(text: str) -> Any:  # noqa: ANN401 -- what JSON holds
-    """Return the value of a text. Bare integer keys become texts; object keys are not read.
-
-    Raises:
-        ValueError: It is no such text.
-        RecursionError: It is nested too deeply.
-    """
-    return json.loads(_BARE_NAME.sub(_with_quotes, text))
-
-
 def dumps(value: Any) -> str:  # noqa: ANN401 -- what JSON holds, and `MessageQueue`
     """Return a value as fastjson writes it, without spaces."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{dumps(key)}:{dumps(member)}" for key, member in value.items()) + "}"
     if isinstance(value, MessageQueue):
-        return dumps({"brokerName": value.broker, "queueId": value.queue_id, "topic": value.topic})
+        return f'{{"brokerName":{dumps(value.broker)},"queueId":{value.queue_id},"topic":{dumps(value.topic)}}}'
     if isinstance(value, list):
         return "[" + ",".join(map(dumps, value)) + "]"
     return json.dumps(value, ensure_ascii=False)
@@ -72,7 +61,3 @@ def in_java_order(names: Iterable[str], buckets: int) -> list[str]:
         return (code ^ (code & 0xFFFFFFFF) >> 16) & (buckets - 1)
 
     return sorted(names, key=bucket)
-
-
-def _with_quotes(match: re.Match[str]) -> str:
-    return match[0] if match["name"] is None else f'"{match["name"]}"{match["colon"]}'

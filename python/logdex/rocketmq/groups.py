@@ -64,7 +64,7 @@ def _offsets(path: Path) -> dict[tuple[str, str], dict[int, int]]:
             return parse_offsets(tables.get(_LIGHT_TABLE) or {}) | parse_offsets(tables.get(TABLE) or {})
         except FileNotFoundError:
             continue
-        except (ValueError, AttributeError, TypeError, RecursionError) as error:
+        except (ValueError, AttributeError, TypeError) as error:
             damage = damage or CorruptFileError(str(place), 0, "the offsets of consumer groups", repr(error))
     if damage is not None:
         raise damage

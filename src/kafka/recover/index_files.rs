@@ -1,11 +1,12 @@
 //! Writing the rebuilt indexes of a segment: each file whole or not at all, and never while a broker runs on them.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io;
+use std::path::Path;
 
 use super::Recovered;
 use crate::error::{Error, Result};
+use crate::io::disk;
 use crate::io::store_lock::fcntl_lock_holder;
 
 /// The lock file of a log directory, in the target directory or in the one above it.
@@ -40,7 +41,7 @@ impl Recovered {
         let mut written = 0;
         for (path, content) in &files {
             if let Some(content) = content {
-                replace(path, content)?;
+                disk::replace_file(path, content)?;
                 written += 1;
             } else if let Err(error) = fs::remove_file(path)
                 && error.kind() != io::ErrorKind::NotFound
@@ -50,21 +51,4 @@ impl Recovered {
         }
         Ok(written)
     }
-}
-
-/// Write a file under a temporary name and rename it, so that a crash leaves the old file or the new one.
-fn replace(path: &Path, content: &[u8]) -> Result<()> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let temporary = path.with_file_name(format!(".{name}.{}", std::process::id()));
-    let written = write_new(&temporary, content).and_then(|()| fs::rename(&temporary, path));
-    written.map_err(|error| {
-        let _ = fs::remove_file(&temporary);
-        Error::io(path, error)
-    })
-}
-
-fn write_new(path: &PathBuf, content: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
-    file.write_all(content)?;
-    file.sync_all()
 }

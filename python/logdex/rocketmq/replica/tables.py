@@ -9,8 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from logdex._core import make_directory, read_file, sync_directory
-from logdex._files import replace_file
+from logdex._core import make_directory, read_file, replace_file, sync_directory
 from logdex.rocketmq import fastjson
 from logdex.rocketmq.groups import TABLE, parse_offsets
 
@@ -63,7 +62,7 @@ def _table(name: str, content: bytes | None) -> dict[str, Any] | None:
         return None
     try:
         members = fastjson.loads(content.decode())
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
     return members if isinstance(members, dict) and isinstance(members.get(_MEMBERS[name]), dict) else None
 

@@ -66,9 +66,24 @@ SLOW = frozenset(
         Ask.QUERY_CONSUME_TIME_SPAN,
         Ask.QUERY_CONSUME_QUEUE,
         Ask.INVOKE_BROKER_TO_RESET_OFFSET,
+        Ask.GET_ALL_TOPIC_CONFIG,
+        Ask.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+        Ask.GET_ALL_CONSUMER_OFFSET,
+        Ask.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+        Ask.GET_TOPICS_BY_CLUSTER,
+        Ask.QUERY_TOPIC_CONSUME_BY_WHO,
     }
 )
 """Requests that search or read much. They only read the state, so another thread may answer them."""
+ADAPTS = frozenset(
+    {
+        Ask.QUERY_MESSAGE,
+        Ask.SEARCH_OFFSET_BY_TIMESTAMP,
+        Ask.VIEW_MESSAGE_BY_ID,
+        Ask.QUERY_CONSUME_QUEUE,
+    }
+)
+"""Those that are one search: when the last one was quick, the next one needs no thread. The cost of others is their client's."""
 SLOW_IF_REMOTE = frozenset(
     {
         Ask.PULL_MESSAGE,
@@ -77,8 +92,6 @@ SLOW_IF_REMOTE = frozenset(
         Ask.GET_MIN_OFFSET,
         Ask.GET_EARLIEST_MSG_STORETIME,
         Ask.GET_ROUTEINFO_BY_TOPIC,
-        Ask.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
-        Ask.GET_ALL_TOPIC_CONFIG,
     }
 )
 """Requests that read files, which takes long if the store is not on this machine."""
@@ -91,7 +104,7 @@ def answer(store: Archive, state: State, request: Request) -> Reply:
         return _answer(store, state, request, code)
     except Refusal as refusal:
         return refusal.answer
-    except (OSError, ValueError, OverflowError, RecursionError) as error:
+    except (OSError, ValueError, OverflowError) as error:
         # A broker tells the class and the text of an error as well.
         _log.warning("request %s of %s: %r", code, request.peer.address, error)
         return Answer(code=Code.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")

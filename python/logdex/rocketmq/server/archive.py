@@ -143,6 +143,10 @@ class Archive:
         found = self.queue(topic, queue_id)
         return (0, 0) if found is None else found[1].bounds
 
+    def present(self, topic: str) -> set[int]:
+        """Return the ids of the queues of a topic that have files; a topic may be configured for many more."""
+        return {*self.store.queue_ids(topic)}
+
     def stored_at(self, topic: str, queue_id: int, offset: int) -> int | None:
         """Return the store time in ms of a message; None if there is none."""
         found = self.queue(topic, queue_id)
@@ -186,7 +190,7 @@ def _read(path: Path) -> dict[str, Any] | None:
         table = fastjson.loads(read_file(path).decode())
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         _log.warning("%s: not used: %s", path, error)
         return None
     return table if isinstance(table, dict) else None

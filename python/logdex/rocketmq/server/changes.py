@@ -13,7 +13,7 @@ from logdex.rocketmq.server.archive import Topic
 from logdex.rocketmq.server.consumers import nearest_offset
 from logdex.rocketmq.server.exchange import Answer, Notice, Refusal
 from logdex.rocketmq.server.inspection import SYSTEM_TOPICS, UNSET
-from logdex.rocketmq.server.master import AUTO_CREATE_TOPIC, master_of
+from logdex.rocketmq.server.master import AUTO_CREATE_TOPIC, MOST_QUEUES, master_of
 from logdex.rocketmq.server.sends import check_topic_name
 
 if TYPE_CHECKING:
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from logdex.rocketmq.server.exchange import Handler, Request
     from logdex.rocketmq.server.state import State
 
-_MOST_QUEUES = 65_536
-"""So that no request fills the memory; a broker has no limit."""
+_FILTER_TYPES = {"SINGLE_TAG", "MULTI_TAG"}
 _NEWEST = -1
 """In place of a time: the end of each queue."""
 
@@ -33,8 +32,11 @@ def put_topic(_: Archive, state: State, request: Request) -> Answer:
     request.text("defaultTopic")
     read, write, perm = (request.integer(each, bits=32) for each in ("readQueueNums", "writeQueueNums", "perm"))
     kind = request.text("topicFilterType")
-    if not 0 <= read <= _MOST_QUEUES or not 0 <= write <= _MOST_QUEUES:
-        raise Refusal(Code.SYSTEM_ERROR, f"queues of topic[{name}]: expected 0 to {_MOST_QUEUES}")
+    if not 0 <= read <= MOST_QUEUES or not 0 <= write <= MOST_QUEUES:
+        raise Refusal(Code.SYSTEM_ERROR, f"queues of topic[{name}]: expected 0 to {MOST_QUEUES}")
+    if kind not in _FILTER_TYPES:
+        enum = "org.apache.rocketmq.common.TopicFilterType"
+        raise Refusal(Code.SYSTEM_ERROR, f"java.lang.IllegalArgumentException: No enum constant {enum}.{kind}")
     topic = Topic(read, write, perm, request.integer("topicSysFlag", 0, bits=32))
     master_of(state).topics.put(name, topic, kind)
     return Answer(remark=UNSET)
@@ -56,7 +58,7 @@ def put_group(_: Archive, state: State, request: Request) -> Answer:
     """Make a group, or change it."""
     members = request.members()
     name = members.get("groupName")
-    if not isinstance(name, str) or not name:
+    if not isinstance(name, str):
         raise Refusal(Code.SYSTEM_ERROR, "groupName: expected a name")
     master_of(state).groups.put(name, members)
     return Answer()

@@ -24,6 +24,10 @@ _SILENT_S = 120.0
 """Without a heartbeat for so long, a member is dropped."""
 _MOST_GROUPS = 10_000
 """Groups that clients may make, so that none fills the memory."""
+_MOST_MEMBERS = 100_000
+"""Memberships of clients in groups, likewise."""
+_MOST_LOCKS = 200_000
+"""Locks of queues, likewise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,53 +111,113 @@ class ConsumerGroup:
         return is_changed
 
 
+@dataclass(frozen=True, slots=True)
+class ConsumerData:
+    """What a heartbeat says of a group that consumes."""
+
+    group: str
+    is_unit: bool
+    consume_type: str
+    message_model: str
+    from_where: str
+    subscriptions: list[Subscription]
+
+    @classmethod
+    def of_heartbeat(cls, members: dict[str, Any]) -> ConsumerData:
+        """Read a group of a heartbeat.
+
+        Raises:
+            ValueError, TypeError, KeyError, AttributeError: It is none.
+        """
+        return cls(
+            str(members["groupName"]),
+            members.get("unitMode") is True,
+            str(members.get("consumeType", "")),
+            str(members.get("messageModel", "")),
+            str(members.get("consumeFromWhere", "")),
+            [Subscription.of_heartbeat(each) for each in members.get("subscriptionDataSet") or []],
+        )
+
+
 class Clients:
     """The clients of a server."""
 
     def __init__(self) -> None:
         self.consumers: dict[str, ConsumerGroup] = {}
         self.producers: dict[str, dict[Peer, Member]] = {}
+        self._consumes: dict[Peer, dict[str, None]] = {}
+        self._produces: dict[Peer, dict[str, None]] = {}
+        self._members = 0
         self._locks: dict[tuple[str, MessageQueue], tuple[str, float]] = {}
 
-    def join(self, group: str, peer: Peer, member: Member, data: dict[str, Any]) -> list[Notice]:
+    def join(self, group: str, peer: Peer, member: Member, data: ConsumerData) -> list[Notice]:
         """Take the heartbeat of a consumer; return what members are told.
 
         Raises:
-            ValueError, TypeError, KeyError, AttributeError: The data is not that of a consumer.
+            ValueError: There are too many groups or members.
         """
-        subscriptions = [Subscription.of_heartbeat(each) for each in data.get("subscriptionDataSet") or []]
-        kind, model, where = (str(data.get(name, "")) for name in ("consumeType", "messageModel", "consumeFromWhere"))
         known = self.consumers.get(group)
+        is_new = known is None or peer not in known.members
+        if is_new:
+            self._count_member()
         if known is None:
             if len(self.consumers) >= _MOST_GROUPS:
                 raise ValueError(f"more than {_MOST_GROUPS} consumer groups")
-            known = self.consumers[group] = ConsumerGroup(kind, model, where)
-        known.consume_type, known.message_model, known.from_where = kind, model, where
-        is_new = peer not in known.members
+            known = self.consumers[group] = ConsumerGroup(data.consume_type, data.message_model, data.from_where)
+        known.consume_type, known.message_model, known.from_where = (
+            data.consume_type,
+            data.message_model,
+            data.from_where,
+        )
+        if is_new:
+            self._members += 1
+            self._consumes.setdefault(peer, {})[group] = None
         known.members[peer] = member
-        is_changed = known.update(subscriptions)
+        is_changed = known.update(data.subscriptions)
         return self._notices(group) if is_new or is_changed else []
 
     def produce(self, group: str, peer: Peer, member: Member) -> None:
-        """Take the heartbeat of a producer."""
+        """Take the heartbeat of a producer.
+
+        Raises:
+            ValueError: There are too many members.
+        """
         if group in self.producers or len(self.producers) < _MOST_GROUPS:
-            self.producers.setdefault(group, {})[peer] = member
+            members = self.producers.setdefault(group, {})
+            if peer not in members:
+                self._count_member()
+                self._members += 1
+                self._produces.setdefault(peer, {})[group] = None
+            members[peer] = member
+
+    def _count_member(self) -> None:
+        if self._members >= _MOST_MEMBERS:
+            raise ValueError(f"more than {_MOST_MEMBERS} members of groups")
 
     def leave(self, peer: Peer, group: str | None = None, producer_group: str | None = None) -> list[Notice]:
         """Remove a client from its groups, both None: from all; return what the other members are told."""
         everything = group is None and producer_group is None
         notices: list[Notice] = []
-        for name in [*self.consumers] if everything else [group or ""]:
+        for name in [*self._consumes.get(peer, ())] if everything else [group or ""]:
             known = self.consumers.get(name)
             if known is not None and known.members.pop(peer, None) is not None:
+                self._forget(self._consumes, peer, name)
                 notices += self._notices(name)
                 if not known.members:
                     del self.consumers[name]
-        for name in [*self.producers] if everything else [producer_group or ""]:
+        for name in [*self._produces.get(peer, ())] if everything else [producer_group or ""]:
             members = self.producers.get(name, {})
-            if members.pop(peer, None) is not None and not members:
-                del self.producers[name]
+            if members.pop(peer, None) is not None:
+                self._forget(self._produces, peer, name)
+                if not members:
+                    del self.producers[name]
         return notices
+
+    def _forget(self, groups: dict[Peer, dict[str, None]], peer: Peer, name: str) -> None:
+        self._members -= 1
+        del groups[peer][name]
+        if not groups[peer]:
+            del groups[peer]
 
     def silent(self, now: float) -> set[Peer]:
         """Return the members that sent no heartbeat for long."""
@@ -165,8 +229,16 @@ class Clients:
         self._locks = {key: lock for key, lock in self._locks.items() if lock[1] + _LOCK_S >= now}
 
     def lock(self, group: str, client_id: str, queues: list[MessageQueue], now: float) -> list[MessageQueue]:
-        """Lock queues for a client; return those that no other one holds."""
+        """Lock queues for a client; return those that no other one holds.
+
+        Raises:
+            ValueError: There are too many locks.
+        """
         granted = []
+        if len(self._locks) + len(queues) > _MOST_LOCKS:
+            self.forget_locks(now)
+            if len(self._locks) + len(queues) > _MOST_LOCKS:
+                raise ValueError(f"more than {_MOST_LOCKS} locks of queues")
         for queue in queues:
             owner, since = self._locks.get((group, queue), (client_id, now))
             if owner == client_id or since + _LOCK_S < now:

@@ -1,21 +1,32 @@
 """The files in which a broker keeps its configuration, as it writes them: `config/topics.json` and others, with a copy `.bak`.
 
 Source: ConfigManager, MixAll#string2File, DataVersion. A broker deletes the old file before it renames the new one; here the new
-one replaces the old one.
+one replaces the old one. A broker writes a table for each change; here one thread writes all changes since its last write.
 """
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from logdex._core import make_directory, read_file, sync_directory
-from logdex._files import replace_file
+from logdex._core import make_directory, read_file, replace_file, sync_directory
 from logdex.errors import CorruptFileError
 from logdex.rocketmq import fastjson
 
 if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    NotSaved: TypeAlias = "OSError | ValueError"
+    """Why a table is not written."""
+    Then: TypeAlias = "Callable[[NotSaved | None], None]"
+
+_log = logging.getLogger(__name__)
 
 
 class ConfigFile:
@@ -39,7 +50,7 @@ class ConfigFile:
                 found = fastjson.loads(read_file(path).decode())
             except FileNotFoundError:
                 continue
-            except (ValueError, RecursionError) as error:
+            except ValueError as error:
                 damage = damage or CorruptFileError(str(path), 0, "a configuration of the broker", str(error))
                 continue
             if isinstance(found, dict):
@@ -67,7 +78,7 @@ class ConfigFile:
 
 
 class ConfigTable:
-    """A table of the configuration by name, with its version. Each change is written at once, as a broker does."""
+    """A table of the configuration by name, with its version. The event loop changes it, and any thread saves it."""
 
     _BUCKETS = 2048
     """Of the broker's tables, which are made for 1024 names."""
@@ -88,45 +99,127 @@ class ConfigTable:
             for name, members in (entries.items() if isinstance(entries, dict) else ())
             if isinstance(members, dict)
         }
+        """The members of an entry are never changed, only replaced by others."""
         self._version = version if isinstance(version, dict) else {"counter": 0, "timestamp": _now_ms()}
+        self.changes = 0
+        """The number of changes since the table was read."""
+        # A table without entries has no file yet.
+        self._saved = 0 if self.entries else -1
+        self._last_changes: dict[str, int] = {}
 
     def content(self) -> dict[str, Any]:
         """Return what the file holds, in the broker's order."""
-        names = fastjson.in_java_order(self.entries, self._BUCKETS)
-        return {"dataVersion": self._version, self._name: {name: self.entries[name] for name in names}}
+        entries = self.entries.copy()
+        names = fastjson.in_java_order(entries, self._BUCKETS)
+        return {"dataVersion": self._version, self._name: {name: entries[name] for name in names}}
 
     def put(self, name: str, members: dict[str, Any]) -> None:
-        """Add an entry, or replace it.
-
-        Raises:
-            OSError: The table is not written; the entry counts all the same.
-        """
+        """Add an entry, or replace it."""
         self.entries[name] = members
-        self._changed()
+        self._changed(name)
 
     def remove(self, name: str) -> bool:
-        """Remove an entry; return whether there was one.
-
-        Raises:
-            OSError: The table is not written; the entry is gone all the same.
-        """
+        """Remove an entry; return whether there was one."""
         is_known = self.entries.pop(name, None) is not None
         if is_known:
-            self._changed()
+            self._changed(name)
         return is_known
 
+    def is_saved(self, name: str) -> bool:
+        """Return whether the file has the entry as it is now."""
+        return self._last_changes.get(name, 0) <= self._saved
+
     def save(self) -> None:
-        """Write the table.
+        """Write the table, if it changed. Only one thread at a time may call.
 
         Raises:
             OSError: The system refuses.
         """
-        self._file.save(self.content())
+        changes = self.changes
+        if changes != self._saved:
+            self._file.save(self.content())
+            self._saved = changes
 
-    def _changed(self) -> None:
+    def _changed(self, name: str) -> None:
+        if self._saved == self.changes:
+            self._last_changes.clear()
         counter = self._version.get("counter", 0)
         self._version = {"counter": counter + 1 if isinstance(counter, int) else 1, "timestamp": _now_ms()}
-        self.save()
+        self.changes += 1
+        self._last_changes[name] = self.changes
+
+
+class Saving(Protocol):
+    """A table with a file."""
+
+    def save(self) -> None:
+        """Write the table, if it changed."""
+
+
+class TableWriter:
+    """Writes tables to their files, by one thread. What changed meanwhile is written together, and each file by one writer only.
+
+    The thread of the event loop calls, and is told there.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start the thread."""
+        self._loop = loop
+        self._queue: SimpleQueue[tuple[Sequence[Saving], Then] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="logdex-tables", daemon=True)
+        self._thread.start()
+
+    def save(self, tables: Sequence[Saving], then: Then) -> None:
+        """Write the tables that changed, and call `then` in the event loop; with the error, if one of them is not written."""
+        self._queue.put((tables, then))
+
+    def close(self) -> None:
+        """Write what waits, and end the thread; it blocks until then."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        is_open = True
+        while is_open:
+            together = [self._queue.get()]
+            with suppress(Empty):
+                while True:
+                    together.append(self._queue.get_nowait())
+            is_open = None not in together
+            waiting = [each for each in together if each is not None]
+            errors = {
+                table: _save(table) for table in dict.fromkeys(table for tables, _ in waiting for table in tables)
+            }
+            told = [(then, _first([errors[table] for table in tables])) for tables, then in waiting]
+            # A loop that has ended needs no call.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(_tell, told)
+
+
+def _save(table: Saving) -> NotSaved | None:
+    try:
+        table.save()
+    except (OSError, ValueError) as error:
+        _log.error("a table of the broker is not written: %s", error)
+        return error
+    except Exception as error:  # noqa: BLE001 -- logged
+        # A fault of logdex, which must not end the thread.
+        _log.exception("a table of the broker is not written")
+        return ValueError(f"{type(error).__name__}: {error}")
+    return None
+
+
+def _first(errors: list[NotSaved | None]) -> NotSaved | None:
+    return next((error for error in errors if error is not None), None)
+
+
+def _tell(told: list[tuple[Then, NotSaved | None]]) -> None:
+    for then, error in told:
+        try:
+            then(error)
+        except Exception:  # noqa: BLE001 -- logged
+            # A fault of logdex, which must not keep the others from their answers.
+            _log.exception("the answer after a table was written")
 
 
 def _now_ms() -> int:

@@ -5,21 +5,27 @@ Source: ConsumerManageProcessor, ClientManageProcessor, AdminBrokerProcessor.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logdex._core import RemotingCommand
 from logdex.rocketmq.fastjson import MessageQueue
 from logdex.rocketmq.message import offset_in_msg_id
 from logdex.rocketmq.remoting_codes import Ask, Code
-from logdex.rocketmq.server.clients import TAG, Member
+from logdex.rocketmq.server.clients import TAG, ConsumerData, Member
 from logdex.rocketmq.server.exchange import Answer, Forward, Refusal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from logdex.rocketmq.server.archive import Archive
     from logdex.rocketmq.server.clients import ConsumerGroup
     from logdex.rocketmq.server.exchange import Handler, Request
     from logdex.rocketmq.server.state import State
 
+_MOST_SUBSCRIPTIONS = 16_384
+"""Of one heartbeat, in all its groups."""
+_MOST_QUEUES = 16_384
+"""Of one request for locks."""
 _OLDEST_ASKED = 62
 """V3_1_8_SNAPSHOT: clients before it cannot be asked what they run."""
 
@@ -82,21 +88,37 @@ def commit(_: Archive, state: State, request: Request) -> Answer:
     return Answer(ext={})
 
 
+class _Heartbeat(NamedTuple):
+    client_id: str
+    consumers: list[ConsumerData]
+    producers: list[str]
+
+
+def _heartbeat(data: dict[str, Any]) -> _Heartbeat:
+    try:
+        consumers = [ConsumerData.of_heartbeat(each) for each in data.get("consumerDataSet") or []]
+        producers = [str(each["groupName"]) for each in data.get("producerDataSet") or []]
+        found = _Heartbeat(str(data["clientID"]), consumers, producers)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise Refusal(Code.SYSTEM_ERROR, f"heartbeat: {error!r}") from None
+    if sum(len(each.subscriptions) for each in consumers) > _MOST_SUBSCRIPTIONS:
+        raise Refusal(Code.SYSTEM_ERROR, f"heartbeat: expected at most {_MOST_SUBSCRIPTIONS} subscriptions")
+    return found
+
+
 def heartbeat(_: Archive, state: State, request: Request) -> Answer:
     """Take the groups and subscriptions of a client. Members of a group that changed are told, the new one first of all."""
-    data = request.members()
-    command = request.command
+    data, command = request.content(_heartbeat), request.command
+    member = Member(data.client_id, command.language, command.version, state.now())
     notices = []
     try:
-        member = Member(str(data["clientID"]), command.language, command.version, state.now())
-        for consumer in data.get("consumerDataSet") or []:
-            group = str(consumer["groupName"])
-            notices += state.clients.join(group, request.peer, member, consumer)
+        for consumer in data.consumers:
             if state.master is not None:
-                state.master.take_group(group, is_unit=consumer.get("unitMode") is True)
-        for producer in data.get("producerDataSet") or []:
-            state.clients.produce(str(producer["groupName"]), request.peer, member)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+                state.master.take_group(consumer.group, is_unit=consumer.is_unit)
+            notices += state.clients.join(consumer.group, request.peer, member, consumer)
+        for group in data.producers:
+            state.clients.produce(group, request.peer, member)
+    except ValueError as error:
         raise Refusal(Code.SYSTEM_ERROR, f"heartbeat: {error!r}") from None
     return Answer(notices=notices)
 
@@ -118,26 +140,34 @@ def members(_: Archive, state: State, request: Request) -> Answer:
 
 
 def _queues(data: dict[str, Any]) -> tuple[str, str, list[MessageQueue]]:
+    given = data.get("mqSet") or []
     try:
-        queues = [
-            MessageQueue(str(each["brokerName"]), int(each["queueId"]), str(each["topic"]))
-            for each in data.get("mqSet") or []
-        ]
-        return str(data["consumerGroup"]), str(data["clientId"]), queues
+        queues = [MessageQueue(str(each["brokerName"]), int(each["queueId"]), str(each["topic"])) for each in given]
+        found = str(data["consumerGroup"]), str(data["clientId"]), queues
     except (ValueError, TypeError, KeyError) as error:
         raise Refusal(Code.SYSTEM_ERROR, f"mqSet: {error!r}") from None
+    if len(queues) > _MOST_QUEUES:
+        raise Refusal(Code.SYSTEM_ERROR, f"mqSet: expected at most {_MOST_QUEUES} queues, found {len(queues)}")
+    return found
+
+
+READS: dict[int, Callable[[dict[str, Any]], object]] = {
+    Ask.HEART_BEAT: _heartbeat,
+    Ask.LOCK_BATCH_MQ: _queues,
+    Ask.UNLOCK_BATCH_MQ: _queues,
+}
+"""How the bodies are read whose length a client chooses. A long one is read by another thread before it is answered."""
 
 
 def lock(_: Archive, state: State, request: Request) -> Answer:
     """Lock queues for a consumer that keeps their order; answer those that it got."""
-    group, client_id, queues = _queues(request.members())
-    state.clients.forget_locks(state.now())
-    return Answer.of({"lockOKMQSet": list(state.clients.lock(group, client_id, queues, state.now()))})
+    group, client_id, queues = request.content(_queues)
+    return Answer.of({"lockOKMQSet": state.clients.lock(group, client_id, queues, state.now())})
 
 
 def unlock(_: Archive, state: State, request: Request) -> Answer:
     """Release locks."""
-    state.clients.unlock(*_queues(request.members()))
+    state.clients.unlock(*request.content(_queues))
     return Answer()
 
 

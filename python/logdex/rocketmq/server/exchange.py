@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from logdex._core import java_integer
 from logdex.rocketmq import fastjson
@@ -17,8 +17,12 @@ if TYPE_CHECKING:
     from logdex.rocketmq.server.new_message import NewMessage
     from logdex.rocketmq.server.state import State
 
+_T = TypeVar("_T")
+
 FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 """What brokers append to some remarks."""
+_LONGEST_BODY = 4 << 20
+"""Bytes of a body that is read here: more than 10,000 groups of a client."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,6 +46,9 @@ class Request:
     peer: Peer
     may_hold: bool = True
     """False: a pull is answered now, even if there is no message."""
+    is_read: bool = field(default=False, init=False)
+    """Whether the body was read."""
+    _content: Any = field(default=None, init=False)
 
     def text(self, name: str, otherwise: str | None = None) -> str:
         """Return a field.
@@ -66,11 +73,15 @@ class Request:
         """Return the body, an object in fastjson's dialect.
 
         Raises:
-            Refusal: It is not.
+            Refusal: It is not, or is too long.
         """
+        if len(self.command.body) > _LONGEST_BODY:
+            raise Refusal(
+                Code.SYSTEM_ERROR, f"body of {len(self.command.body)} bytes: expected at most {_LONGEST_BODY}"
+            )
         try:
             value = fastjson.loads(self.command.body.decode())
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise Refusal(
                 Code.SYSTEM_ERROR, f"com.alibaba.fastjson.JSONException: {error}, logdex.rocketmq.server"
             ) from None
@@ -79,6 +90,18 @@ class Request:
                 Code.SYSTEM_ERROR, "com.alibaba.fastjson.JSONException: expected an object, logdex.rocketmq.server"
             )
         return value
+
+    def content(self, read: Callable[[dict[str, Any]], _T]) -> _T:
+        """Return what `read` makes of the body. A second call returns it again.
+
+        Raises:
+            Refusal: The body is no object; or `read` raises it.
+        """
+        if not self.is_read:
+            self._content = read(self.members())
+            self.is_read = True
+        content: _T = self._content
+        return content
 
 
 @dataclass(slots=True, kw_only=True)
@@ -138,6 +161,8 @@ class Put:
 
     message: NewMessage
     then: Callable[[Places | str], Answer | Put]
+    is_ready: bool = True
+    """False: the file of the topics does not name the message's topic yet, so it must be written first."""
 
 
 Places: TypeAlias = "list[tuple[int, int, str]]"

@@ -28,6 +28,8 @@ _NO_VERSION = {"counter": 0, "timestamp": 0}
 UNSET = "not set any response code"
 """The remark that a broker leaves in some answers."""
 _MOST_UNITS = 1024
+_MOST_QUEUES = RemotingCommand.MAX_FRAME >> 7
+"""Queues of one answer: more fit into no frame."""
 _NEVER = "2147483647"
 """The longest time in hours: nothing is deleted."""
 SYSTEM_TOPICS = (
@@ -53,7 +55,7 @@ def topic_configs(archive: Archive, state: State, _: Request) -> Answer:
         numbers = {"readQueueNums": topic.read_queues, "writeQueueNums": topic.write_queues}
         if name not in table:
             table[name] = {**_TOPIC, "topicName": name, **numbers}
-    for group in state.clients.consumers:
+    for group in [*state.clients.consumers]:
         name = RETRY_PREFIX + group
         table.setdefault(name, {**_TOPIC, "topicName": name, "writeQueueNums": 1})
     version = archive.config("topics.json").get("dataVersion", _NO_VERSION)
@@ -184,30 +186,35 @@ def topic_stats(archive: Archive, state: State, request: Request) -> Answer:
     if topic is None:
         raise Refusal(Code.TOPIC_NOT_EXIST, f"topic[{name}] not exist")
     table: dict[Any, Any] = {}
+    present = archive.present(name)
     for queue_id in range(max(topic.write_queues, topic.read_queues)):
-        begin, end = archive.bounds(name, queue_id)
-        table[state.queue(name, queue_id)] = {
-            "lastUpdateTimestamp": archive.stored_at(name, queue_id, end - 1) or 0,
-            "maxOffset": end,
-            "minOffset": begin,
-        }
+        begin = end = time_ms = 0
+        if queue_id in present:
+            begin, end = archive.bounds(name, queue_id)
+            time_ms = archive.stored_at(name, queue_id, end - 1) or 0
+        table[state.queue(name, queue_id)] = {"lastUpdateTimestamp": time_ms, "maxOffset": end, "minOffset": begin}
     return Answer.of({"offsetTable": table})
 
 
-def _progress(archive: Archive, state: State, group: str, topics: set[str]) -> dict[str, Any]:
+def _progress(archive: Archive, state: State, group: str, topics: set[str], told: int = 0) -> dict[str, Any]:
+    """Return how far a group is in some topics. The answer has so many queues already."""
     table: dict[Any, Any] = {}
     known = state.clients.consumers.get(group)
     for name in sorted(topics):
         topic = state.topic(archive, name)
         if topic is None or (known is not None and name not in known.subscriptions):
             continue
+        if told + len(table) + topic.read_queues > _MOST_QUEUES:
+            raise Refusal(Code.SYSTEM_ERROR, f"more than {_MOST_QUEUES} queues, which fit into no answer")
+        present = archive.present(name)
         for queue_id in range(topic.read_queues):
             offset = max(0, state.offsets.get(group, name, queue_id) or 0)
-            table[state.queue(name, queue_id)] = {
-                "brokerOffset": archive.bounds(name, queue_id)[1],
-                "consumerOffset": offset,
-                "lastTimestamp": archive.stored_at(name, queue_id, offset - 1) or 0,
-            }
+            end = time_ms = 0
+            if queue_id in present:
+                end = archive.bounds(name, queue_id)[1]
+                time_ms = archive.stored_at(name, queue_id, offset - 1) or 0
+            queue = {"brokerOffset": end, "consumerOffset": offset, "lastTimestamp": time_ms}
+            table[state.queue(name, queue_id)] = queue
     return {"consumeTps": 0.0, "offsetTable": table}
 
 
@@ -222,14 +229,17 @@ def all_progress(archive: Archive, state: State, request: Request) -> Answer:
     """Answer how far all groups are, in all topics or in the ordered ones."""
     known = state.topics(archive)
     chosen = {name for name, topic in known.items() if topic.is_ordered or request.text("isOrder") != "true"}
-    configured = archive.table("subscriptionGroup.json", "subscriptionGroupTable")
-    if state.master is not None:
-        configured = state.master.groups.content()["subscriptionGroupTable"]
-    groups = {*configured, *state.offsets.groups()}
+    if state.master is None:
+        configured = archive.table("subscriptionGroup.json", "subscriptionGroupTable")
+    else:
+        configured = state.master.groups.table.entries
     found = []
-    behind = 0
-    for group in sorted(groups):
-        topics = [_progress(archive, state, group, {topic}) for topic in sorted(state.offsets.topics(group) & chosen)]
+    behind = told = 0
+    for group in sorted({*configured.copy(), *state.offsets.all_groups()}):
+        topics = []
+        for topic in sorted(state.offsets.topics(group) & chosen):
+            topics.append(_progress(archive, state, group, {topic}, told))
+            told += len(topics[-1]["offsetTable"])
         found.append({group: topics})
         tables = [table for progress in topics for table in progress["offsetTable"].values()]
         behind += sum(each["brokerOffset"] - each["consumerOffset"] for each in tables)
@@ -249,8 +259,13 @@ def time_span(archive: Archive, state: State, request: Request) -> Answer:
     topic = state.topic(archive, name)
     if topic is None:
         raise Refusal(Code.TOPIC_NOT_EXIST, f"topic[{name}] not exist")
-    spans = []
+    spans: list[dict[str, Any]] = []
+    present = archive.present(name)
     for queue_id in range(max(topic.write_queues, topic.read_queues)):
+        if queue_id not in present:
+            unknown = dict.fromkeys(("consumeTimeStamp", "maxTimeStamp", "minTimeStamp"), -1)
+            spans.append({**unknown, "delayTime": 0, "messageQueue": state.queue(name, queue_id)})
+            continue
         begin, end = archive.bounds(name, queue_id)
         offset = state.offsets.get(group, name, queue_id) or 0
         consumed = archive.stored_at(name, queue_id, offset - 1) if offset > 0 else None

@@ -5,6 +5,7 @@ Source: TopicConfigManager, SubscriptionGroupManager.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,15 @@ AUTO_CREATE_TOPIC = "TBW102"
 DLQ_PREFIX = "%DLQ%"
 UNIT, UNIT_SUB = 1, 2
 """Bits of a topic's system flag: the topic of a unit, and of a group in one."""
+
+MOST_QUEUES = 65_536
+"""Queues of a topic, so that no request fills the memory; a broker has no limit."""
+LEGAL_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
+LEGAL = "^[%|a-zA-Z0-9_-]+$"
+"""What names of topics and groups are made of."""
+_LONGEST_GROUP = 255
+_MOST_NAMES = 100_000
+"""Topics, and groups, that clients may add by using them, so that none fills the memory."""
 
 _QUEUES_OF_NEW = 8
 """defaultTopicQueueNums."""
@@ -59,8 +69,17 @@ class Master:
     waiting: Callable[[], int] = int
     """The number of messages that are not stored yet."""
 
+    @property
+    def tables(self) -> tuple[ConfigTable, ConfigTable]:
+        """The tables that requests change."""
+        return self.topics.table, self.groups.table
+
     def take_group(self, name: str, *, is_unit: bool) -> None:
-        """Make a group that consumes, and the topic for what it gives back."""
+        """Make a group that consumes, and the topic for what it gives back.
+
+        Raises:
+            Refusal: No group can have this name, or there are too many.
+        """
         queues = self.groups.number(name, "retryQueueNums")
         self.topics.create(RETRY_PREFIX + name, queues, sys_flag=UNIT_SUB if is_unit else 0)
 
@@ -88,7 +107,7 @@ class TopicTable:
             CorruptFileError: The file cannot be read, nor its copy.
             OSError: The system refuses.
         """
-        self._table = ConfigTable(config, "topics.json", "topicConfigTable")
+        self.table = ConfigTable(config, "topics.json", "topicConfigTable")
         own = {name: _topic(name, queues) for name, queues in _OWN_TOPICS.items()}
         self.may_create = may_create
         if may_create:
@@ -100,31 +119,31 @@ class TopicTable:
         self.sends: SendTable | None = None
         """The topics that take plain sends, which come here only once."""
         self._known: dict[str, Topic] = {}
-        is_new = not self._table.entries
+        is_new = not self.table.entries
         if is_new:
             # A store that no broker has made: its messages shall be found.
             own = {name: _topic(name, topic.read_queues) for name, topic in on_disk.items()} | own
         for name, members in own.items():
-            self._table.entries.setdefault(name, members)
-        if not may_create and AUTO_CREATE_TOPIC in self._table.entries:
-            self._table.entries[AUTO_CREATE_TOPIC]["perm"] = READ | WRITE
+            self.table.entries.setdefault(name, members)
+        if not may_create and AUTO_CREATE_TOPIC in self.table.entries:
+            self.table.entries[AUTO_CREATE_TOPIC]["perm"] = READ | WRITE
         if is_new:
-            self._table.save()
+            self.table.save()
 
     def content(self) -> dict[str, Any]:
         """Return what topics.json holds."""
-        return self._table.content()
+        return self.table.content()
 
     def get(self, name: str) -> Topic | None:
         """Return a topic; None if it is not configured."""
         topic = self._known.get(name)
-        if topic is None and name in self._table.entries:
-            topic = self._known[name] = topic_of(self._table.entries[name])
+        if topic is None and name in self.table.entries:
+            topic = self._known[name] = topic_of(self.table.entries[name])
         return topic
 
     def all(self) -> dict[str, Topic]:
         """Return all topics."""
-        return {name: topic_of(members) for name, members in [*self._table.entries.items()]}
+        return {name: topic_of(members) for name, members in [*self.table.entries.items()]}
 
     def inherit(self, name: str, from_topic: str, queues: int, sys_flag: int) -> Topic | None:
         """Make a topic for a producer from another one; None if that is not there, or not for it."""
@@ -135,15 +154,28 @@ class TopicTable:
         return self.create(name, number, origin.perm & ~INHERIT, sys_flag)
 
     def create(self, name: str, queues: int, perm: int = READ | WRITE, sys_flag: int = 0) -> Topic:
-        """Make a topic, unless it is there."""
-        if name not in self._table.entries:
-            self._table.put(name, _topic(name, queues, perm, sys_flag))
-        return topic_of(self._table.entries[name])
+        """Make a topic, unless it is there.
+
+        Raises:
+            Refusal: There are too many.
+        """
+        known = self.get(name)
+        if known is not None:
+            return known
+        _check_number(self.table, "topics")
+        self.table.put(name, _topic(name, queues, perm, sys_flag))
+        return topic_of(self.table.entries[name])
+
+    def learn(self, name: str) -> None:
+        """Let sends to a topic be taken together from now on, if its file names it: they wait for no table."""
+        topic = self.get(name)
+        if self.sends is not None and topic is not None and self.table.is_saved(name):
+            self.sends.learn(name, max(topic.read_queues, topic.write_queues))
 
     def put(self, name: str, topic: Topic, filter_type: str) -> None:
         """Make a topic, or change it."""
         self._forget(name)
-        self._table.put(
+        self.table.put(
             name,
             {
                 "order": topic.is_ordered,
@@ -159,7 +191,7 @@ class TopicTable:
     def remove(self, name: str) -> None:
         """Remove a topic; its queues stay on the disk."""
         self._forget(name)
-        self._table.remove(name)
+        self.table.remove(name)
 
     def _forget(self, name: str) -> None:
         self._known.pop(name, None)
@@ -177,22 +209,28 @@ class GroupTable:
             CorruptFileError: The file cannot be read, nor its copy.
             OSError: The system refuses.
         """
-        self._table = ConfigTable(config, "subscriptionGroup.json", "subscriptionGroupTable")
-        is_new = not self._table.entries
+        self.table = ConfigTable(config, "subscriptionGroup.json", "subscriptionGroupTable")
+        is_new = not self.table.entries
         for name in _OWN_GROUPS:
-            self._table.entries.setdefault(name, _group(name))
+            self.table.entries.setdefault(name, _group(name))
         if is_new:
-            self._table.save()
+            self.table.save()
 
     def content(self) -> dict[str, Any]:
         """Return what subscriptionGroup.json holds."""
-        return self._table.content()
+        return self.table.content()
 
     def get(self, name: str) -> dict[str, Any]:
-        """Return a group, which is made if it is not there (autoCreateSubscriptionGroup)."""
-        if name not in self._table.entries:
-            self._table.put(name, _group(name))
-        return self._table.entries[name]
+        """Return a group, which is made if it is not there (autoCreateSubscriptionGroup).
+
+        Raises:
+            Refusal: No group can have this name, or there are too many.
+        """
+        if name not in self.table.entries:
+            check_group_name(name)
+            _check_number(self.table, "groups")
+            self.table.put(name, _group(name))
+        return self.table.entries[name]
 
     def number(self, name: str, member: str) -> int:
         """Return a number of a group's configuration."""
@@ -201,13 +239,20 @@ class GroupTable:
         return value if isinstance(value, int) else default
 
     def put(self, name: str, members: dict[str, Any]) -> None:
-        """Make a group, or change it."""
-        known = {member: members.get(member, default) for member, default in _GROUP.items()}
-        self._table.put(name, dict(sorted({**known, "groupName": name}.items())))
+        """Make a group, or change it.
+
+        Raises:
+            Refusal: No group can have this name, or a member has a type with which no broker loads the table.
+        """
+        check_group_name(name)
+        known = {member: _member(member, members.get(member)) for member in _GROUP}
+        if known["retryQueueNums"] > MOST_QUEUES:
+            raise Refusal(Code.SYSTEM_ERROR, f"retryQueueNums of group[{name}]: expected at most {MOST_QUEUES}")
+        self.table.put(name, dict(sorted({**known, "groupName": name}.items())))
 
     def remove(self, name: str) -> bool:
         """Remove a group; return whether there was one."""
-        return self._table.remove(name)
+        return self.table.remove(name)
 
 
 _GROUP: dict[str, Any] = {
@@ -220,6 +265,59 @@ _GROUP: dict[str, Any] = {
     "retryQueueNums": 1,
     "whichBrokerWhenConsumeSlowly": 1,
 }
+
+
+_LONGS = {"brokerId", "whichBrokerWhenConsumeSlowly"}
+"""Members of 64 bits."""
+_TRUTHS = {True: True, False: False, "true": True, "false": False}
+
+
+def _member(name: str, value: object) -> bool | int:
+    """Return a member of a group with the type that a broker gives it; null is its default.
+
+    Raises:
+        Refusal: A broker takes no such value.
+    """
+    default: bool | int = _GROUP[name]
+    if value is None:
+        return default
+    if isinstance(default, bool):
+        if isinstance(value, bool | int | str) and value in _TRUTHS:
+            return _TRUTHS[value]
+        raise _wrong_type(name, "a boolean", value)
+    bits = 64 if name in _LONGS else 32
+    if isinstance(value, str) and len(value) < bits and value.removeprefix("-").isdecimal():
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and -(1 << bits - 1) <= value < 1 << bits - 1:
+        return value
+    raise _wrong_type(name, f"an integer of {bits} bits", value)
+
+
+def _wrong_type(name: str, expected: str, value: object) -> Refusal:
+    error = f"com.alibaba.fastjson.JSONException: {name}: expected {expected}, found {value!r:.40}"
+    return Refusal(Code.SYSTEM_ERROR, error)
+
+
+def check_group_name(name: str) -> None:
+    """Check the name of a group, as clients and later brokers do (Validators#checkGroup).
+
+    Raises:
+        Refusal: No group can have it.
+    """
+    if not name.strip():
+        remark = "the specified group is blank"
+    elif len(name) > _LONGEST_GROUP:
+        remark = f"the specified group is longer than group max length {_LONGEST_GROUP}."
+    elif not LEGAL_NAME.fullmatch(name):
+        remark = f"the specified group[{name}] contains illegal characters, allowing only {LEGAL}"
+    else:
+        return
+    raise Refusal(Code.SYSTEM_ERROR, remark)
+
+
+def _check_number(table: ConfigTable, what: str) -> None:
+    if len(table.entries) >= _MOST_NAMES:
+        raise Refusal(Code.SYSTEM_BUSY, f"more than {_MOST_NAMES} {what}")
 
 
 def _group(name: str) -> dict[str, Any]:

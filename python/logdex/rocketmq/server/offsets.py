@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from logdex._core import read_file
-from logdex._files import replace_file
+from logdex._core import read_file, replace_file
 from logdex.errors import CorruptFileError
 from logdex.rocketmq import fastjson
 from logdex.rocketmq.groups import TABLE, parse_offsets
@@ -23,10 +22,12 @@ _BUCKETS = 1024
 """Of the broker's table, which is made for 512 entries."""
 _MOST_ENTRIES = 100_000
 """Pairs of topic and group that clients may add, so that none fills the memory."""
+_MOST_QUEUES = 1_000_000
+"""Their queues, likewise."""
 
 
 class ConsumerOffsets:
-    """Committed offsets by topic and group."""
+    """Committed offsets by group and topic. The event loop changes them, and any thread reads and saves them."""
 
     def __init__(
         self, tables: Iterable[dict[str, Any]], file: Path | None = None, own: ConfigFile | None = None
@@ -41,68 +42,85 @@ class ConsumerOffsets:
         """
         self._file = file
         self._own = own
-        self._offsets: dict[tuple[str, str], dict[int, int]] = {}
-        self._is_changed = False
+        self._groups: dict[str, dict[str, dict[int, int]]] = {}
+        self._entries = self._queues = 0
+        self._changes = self._saved = 0
+        found: dict[tuple[str, str], dict[int, int]] = {}
         for table in tables:
-            for key, offsets in parse_offsets(table).items():
-                self._offsets.setdefault(key, offsets)
+            found = parse_offsets(table) | found
         if file is not None and file.exists():
             try:
-                self._offsets |= parse_offsets(fastjson.loads(read_file(file).decode())[TABLE])
-            except (ValueError, AttributeError, TypeError, KeyError, RecursionError) as error:
+                found |= parse_offsets(fastjson.loads(read_file(file).decode())[TABLE])
+            except (ValueError, AttributeError, TypeError, KeyError) as error:
                 raise CorruptFileError(str(file), 0, "the offsets of consumer groups", repr(error)) from None
+        for (topic, group), offsets in found.items():
+            self._groups.setdefault(group, {})[topic] = offsets
+            self._entries += 1
+            self._queues += len(offsets)
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return the offset of a group; None if it has none."""
-        return self._offsets.get((topic, group), {}).get(queue_id)
+        return self._groups.get(group, {}).get(topic, {}).get(queue_id)
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
-        """Set the offset of a group; return False if there are too many groups."""
-        key = (topic, group)
-        if key not in self._offsets and len(self._offsets) >= _MOST_ENTRIES:
-            return False
-        queues = self._offsets.setdefault(key, {})
+        """Set the offset of a group; return False if there are too many groups or queues."""
+        queues = self._groups.get(group, {}).get(topic)
+        if queues is None:
+            if self._entries >= _MOST_ENTRIES:
+                return False
+            queues = self._groups.setdefault(group, {})[topic] = {}
+            self._entries += 1
+        if queue_id not in queues:
+            if self._queues >= _MOST_QUEUES:
+                return False
+            self._queues += 1
         if queues.get(queue_id) != offset:
             queues[queue_id] = offset
-            self._is_changed = True
+            self._changes += 1
         return True
 
     def remove(self, group: str) -> None:
         """Drop the offsets of a group."""
-        for key in [key for key in self._offsets if key[1] == group]:
-            del self._offsets[key]
-            self._is_changed = True
+        topics = self._groups.pop(group, None)
+        if topics is not None:
+            self._entries -= len(topics)
+            self._queues -= sum(map(len, topics.values()))
+            self._changes += 1
 
     def topics(self, group: str) -> set[str]:
         """Return the topics in which a group has offsets."""
-        return {topic for topic, owner in [*self._offsets] if owner == group}
+        return {*self._groups.get(group, {}).copy()}
 
-    def groups(self, topic: str | None = None) -> set[str]:
-        """Return the groups with offsets in a topic; None: in any."""
-        return {group for of, group in [*self._offsets] if topic in (None, of)}
+    def groups(self, topic: str) -> set[str]:
+        """Return the groups with offsets in a topic."""
+        return {group for group, topics in [*self._groups.items()] if topic in topics}
+
+    def all_groups(self) -> set[str]:
+        """Return the groups with offsets."""
+        return {*self._groups.copy()}
+
+    def knows(self, group: str) -> bool:
+        """Return whether a group has offsets."""
+        return group in self._groups
 
     def table(self) -> dict[str, dict[int, int]]:
         """Return the offsets as the broker names them: by `topic@group` and queue."""
-        return {f"{topic}@{group}": dict(queues) for (topic, group), queues in [*self._offsets.items()]}
+        groups = [(group, [*topics.items()]) for group, topics in [*self._groups.items()]]
+        return {f"{topic}@{group}": queues.copy() for group, topics in groups for topic, queues in topics}
 
-    def take_changes(self) -> bytes | None:
-        """Return the content for the file; None if there is no file or nothing new."""
-        if (self._file is None and self._own is None) or not self._is_changed:
-            return None
-        self._is_changed = False
+    def save(self) -> None:
+        """Write the file, if there is one and something is new. A crash leaves the old content or the new one.
+
+        Raises:
+            OSError: The system refuses.
+        """
+        changes = self._changes
+        if changes == self._saved:
+            return
         if self._own is not None:
             table = self.table()
             ordered = {name: dict(sorted(table[name].items())) for name in fastjson.in_java_order(table, _BUCKETS)}
-            return fastjson.dumps_pretty({TABLE: ordered}).encode(errors="replace")
-        return fastjson.dumps({TABLE: self.table()}).encode(errors="replace")
-
-    def keep_changes(self) -> None:
-        """Return the content again: it was not written."""
-        self._is_changed = True
-
-    def write(self, content: bytes) -> None:
-        """Replace the file. A crash leaves the old content or the new one."""
-        if self._own is not None:
-            self._own.replace(content)
+            self._own.save({TABLE: ordered})
         if self._file is not None:
-            replace_file(self._file, content)
+            replace_file(self._file, fastjson.dumps({TABLE: self.table()}).encode(errors="replace"))
+        self._saved = changes

@@ -6,7 +6,6 @@ Source: AbstractSendMessageProcessor, SendMessageProcessor, TopicValidator, Tran
 from __future__ import annotations
 
 import random
-import re
 import time
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ from logdex._core import RemotingCommand, java_integer, stored_message
 from logdex.rocketmq.remoting_codes import Ask, Code
 from logdex.rocketmq.server.archive import RETRY_PREFIX, Topic
 from logdex.rocketmq.server.exchange import FAQ, Answer, Put, Refusal
-from logdex.rocketmq.server.master import DLQ_PREFIX, UNIT, UNIT_SUB, Master, master_of
+from logdex.rocketmq.server.master import DLQ_PREFIX, LEGAL, LEGAL_NAME, UNIT, UNIT_SUB, Master, master_of
 from logdex.rocketmq.server.new_message import (
     CLUSTER,
     DELAY,
@@ -46,8 +45,6 @@ ILLEGAL_MESSAGE = (
 )
 _SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 _LONGEST_TOPIC = 127
-_LEGAL_TOPIC = re.compile(r"[%|a-zA-Z0-9_-]+")
-_LEGAL = r"^[%|a-zA-Z0-9_-]+$"
 _KNOWS_MAX_TIMES = 121
 """V3_4_9: clients from it on say how often a message may be given back."""
 _FIRST_LEVEL = 3
@@ -101,8 +98,6 @@ def send(_: Archive, state: State, request: Request) -> Put:
     master = master_of(state)
     header = _Send(request)
     name, topic = _topic(master, header)
-    if master.topics.sends is not None and not name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
-        master.topics.sends.learn(name, max(topic.read_queues, topic.write_queues))
     queue_id = header.integer("e")
     if queue_id < 0:
         queue_id = random.randrange(max(1, topic.write_queues))  # noqa: S311 -- to spread messages
@@ -133,12 +128,14 @@ def send(_: Archive, state: State, request: Request) -> Put:
         if isinstance(placed, str):
             return Answer(code=Code.MESSAGE_ILLEGAL, remark=ILLEGAL_MESSAGE, ext=dict(REGION))
         state.counts[STORED] += len(placed)
+        if not name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+            master.topics.learn(name)
         ids = ",".join([msg_id for _, _, msg_id in placed])
         first = placed[0][0] if placed else 0
         ext = {"queueId": str(queue_id), **REGION, "msgId": ids, "queueOffset": str(first)}
         return Answer(ext=ext)
 
-    return Put(message, then)
+    return Put(message, then, is_ready=all(map(master.topics.table.is_saved, (name, message.topic))))
 
 
 def make_half(message: NewMessage) -> None:
@@ -200,8 +197,8 @@ def check_topic_name(name: str, ext: dict[str, str] | None = None) -> None:
     """
     if not name.strip():
         remark = "The specified topic is blank."
-    elif not _LEGAL_TOPIC.fullmatch(name):
-        remark = f"The specified topic contains illegal characters, allowing only {_LEGAL}"
+    elif not LEGAL_NAME.fullmatch(name):
+        remark = f"The specified topic contains illegal characters, allowing only {LEGAL}"
     elif len(name) > _LONGEST_TOPIC:
         remark = "The specified topic is longer than topic max length."
     else:
@@ -271,7 +268,7 @@ def send_back(archive: Archive, state: State, request: Request) -> Put | Answer:
             return Answer(code=Code.SYSTEM_ERROR, remark="MESSAGE_ILLEGAL")
         return Answer()
 
-    return Put(message, then)
+    return Put(message, then, is_ready=master.topics.table.is_saved(topic))
 
 
 def message_at(archive: Archive, phy_offset: int) -> Message | None:

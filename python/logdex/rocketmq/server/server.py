@@ -7,7 +7,7 @@ import logging
 import socket
 import ssl
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import date
 from functools import partial
@@ -22,7 +22,7 @@ from logdex.rocketmq.remoting_codes import Code
 from logdex.rocketmq.replica.log_server import LogServer
 from logdex.rocketmq.server.access import read_access_keys
 from logdex.rocketmq.server.archive import Archive
-from logdex.rocketmq.server.config_file import ConfigFile
+from logdex.rocketmq.server.config_file import ConfigFile, TableWriter
 from logdex.rocketmq.server.master import GroupTable, Master, TopicTable
 from logdex.rocketmq.server.offsets import ConsumerOffsets
 from logdex.rocketmq.server.sends import ILLEGAL_MESSAGE, REGION
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from logdex._core import CommitLog
     from logdex._types import Flush
+    from logdex.rocketmq.server.config_file import Saving
     from logdex.rocketmq.write.retention import Retention
 
     Tls: TypeAlias = "ssl.SSLContext | tuple[str | os.PathLike[str], str | os.PathLike[str]]"
@@ -124,7 +125,7 @@ class Server:
         self._address: str | None = None
         self._store: MessageStore | None = None
         self._writer: StoreWriter | None = None
-        self._running: tuple[Listener, BrokerService, ConsumerOffsets, list[asyncio.Task[None]]] | None = None
+        self._running: tuple[Listener, BrokerService, State, TableWriter, list[asyncio.Task[None]]] | None = None
 
     @property
     def address(self) -> str:
@@ -190,13 +191,16 @@ class Server:
             groups, options = GroupTable(store.layout.config), writer.options
             state.master = Master(topics, groups, "", options.flush, options.retention)
         advertised = None if writer is None or self._advertise is None else await _resolved(self._advertise)
+        table_writer = TableWriter(asyncio.get_running_loop())
         if writer is None:
             service = BrokerService(archive, state, keys)
         elif writer.options.flush == "sync":
             put_each = partial(writer.put_each, flush_timeout_s=self._sync_flush_timeout_s)
-            service = BrokerService(archive, state, keys, put_each, partial(getattr, writer, "flushed_offset"))
+            service = BrokerService(
+                archive, state, keys, put_each, partial(getattr, writer, "flushed_offset"), tables=table_writer
+            )
         else:
-            service = BrokerService(archive, state, keys, writer.put_each)
+            service = BrokerService(archive, state, keys, writer.put_each, tables=table_writer)
         if writer is not None:
             # Before the first pull can wait.
             writer.follow(partial(_call_soon, asyncio.get_running_loop(), service.grown))
@@ -205,16 +209,13 @@ class Server:
             host, port = await listener.start(*self._place, tls_context(self._tls))
         except BaseException:
             service.close()
+            table_writer.close()
             raise
         bound = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         state.address = self._address = self._advertise or bound
-        repeated = [asyncio.create_task(_repeat(service, state))]
-        self._running = (listener, service, offsets, repeated)
-        try:
-            await self._serve_slaves(archive, state, service, listener, (host, port))
-        except BaseException:
-            await self.stop()
-            raise
+        repeated = [asyncio.create_task(_repeat(service, state, table_writer))]
+        self._running = (listener, service, state, table_writer, repeated)
+        # Before anything is awaited: no request was answered yet.
         if state.master is not None and writer is not None:
             state.master = replace(
                 state.master,
@@ -227,6 +228,11 @@ class Server:
             repeated.append(asyncio.create_task(_check_transactions(service, self._check_every_s)))
         else:
             _warn_of_addresses(store, state.address)
+        try:
+            await self._serve_slaves(archive, state, service, listener, (host, port))
+        except BaseException:
+            await self.stop()
+            raise
 
     async def _serve_slaves(
         self, archive: Archive, state: State, service: BrokerService, listener: Listener, bound: tuple[str, int]
@@ -252,14 +258,14 @@ class Server:
         state.ha_port = await slaves.start(host, self._ha_port)
 
     async def stop(self) -> None:
-        """Accept nothing more, send what is left to send, and write the offsets. A second call does nothing.
+        """Accept nothing more, send what is left to send, and write the tables. A second call does nothing.
 
         Raises:
-            OSError: The offsets cannot be written.
+            OSError: A table cannot be written: topics, groups, or offsets of consumers.
         """
         if self._running is None:
             return
-        listener, service, offsets, repeated = self._running
+        listener, service, state, tables, repeated = self._running
         self._running = None
         for task in repeated:
             task.cancel()
@@ -271,9 +277,9 @@ class Server:
             await listener.stop(_GRACE_S)
         finally:
             service.close()
+            tables.close()
             try:
-                if (content := offsets.take_changes()) is not None:
-                    offsets.write(content)
+                _save_all(state)
             finally:
                 self._close_store()
 
@@ -406,18 +412,24 @@ class _KeptEnd:
         return self._end[1]
 
 
-async def _repeat(service: BrokerService, state: State) -> None:
-    loop, offsets = asyncio.get_running_loop(), state.offsets
+async def _repeat(service: BrokerService, state: State, tables: TableWriter) -> None:
     while True:
         await asyncio.sleep(_SAVE_S)
         state.begin_day(date.today())  # noqa: DTZ011 -- the broker's own day
         service.drop_silent()
-        if (content := offsets.take_changes()) is not None:
-            try:
-                await loop.run_in_executor(None, offsets.write, content)
-            except OSError as error:
-                offsets.keep_changes()
-                _log.error("the offsets of consumers are not written: %s", error)
+        # Also those that could not be written before. An error is logged.
+        tables.save(_tables(state), lambda _: None)
+
+
+def _tables(state: State) -> list[Saving]:
+    return [*(state.master.tables if state.master is not None else ()), state.offsets]
+
+
+def _save_all(state: State) -> None:
+    """Write all tables, also if one of them cannot be written; raise its error then."""
+    with ExitStack() as stack:
+        for table in _tables(state):
+            stack.callback(table.save)
 
 
 async def _check_transactions(service: BrokerService, every_s: float) -> None:

@@ -8,25 +8,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, TypeVar
 
 from logdex._core import RemotingCommand, Sends, remoting_frames
 from logdex._listener import Goodbye
 from logdex._types import MAX_INT64
 from logdex.rocketmq.remoting_codes import Ask, Code
 from logdex.rocketmq.server.access import ACCESS_KEY, SECRETS, refusal
-from logdex.rocketmq.server.answers import SLOW, SLOW_IF_REMOTE, answer
-from logdex.rocketmq.server.exchange import Answer, Forward, Hold, Peer, Put, Request
+from logdex.rocketmq.server.answers import ADAPTS, SLOW, SLOW_IF_REMOTE, answer
+from logdex.rocketmq.server.consumers import READS
+from logdex.rocketmq.server.exchange import Answer, Forward, Hold, Peer, Put, Refusal, Request
 from logdex.rocketmq.server.held_pulls import HeldPull, HeldPulls
 from logdex.rocketmq.server.new_message import REAL_TOPIC
 from logdex.rocketmq.server.put_service import PutService
 from logdex.rocketmq.server.sends import HALF_TOPIC, REGION, now_ms
 from logdex.rocketmq.server.state import STORED
-from logdex.rocketmq.server.transactions import CHECK_GROUP, OP_TOPIC, look_at_halves, question
+from logdex.rocketmq.server.transactions import CHECK_GROUP, GIVEN_UP_TOPIC, OP_TOPIC, look_at_halves, question
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -35,10 +37,13 @@ if TYPE_CHECKING:
     from logdex.rocketmq.message import Message
     from logdex.rocketmq.replica.log_server import LogServer
     from logdex.rocketmq.server.archive import Archive
+    from logdex.rocketmq.server.config_file import NotSaved, TableWriter
     from logdex.rocketmq.server.exchange import Notice, Reply
     from logdex.rocketmq.server.new_message import NewMessage
     from logdex.rocketmq.server.put_service import Answered, Placed, PutEach
     from logdex.rocketmq.server.state import State
+
+_T = TypeVar("_T")
 
 _log = logging.getLogger(__name__)
 requests_log = logging.getLogger("logdex.rocketmq.server.requests")
@@ -50,8 +55,12 @@ _MOST_OF_CLIENT = 2
 """Requests of one client that threads answer at a time; its next ones are read later."""
 _QUICK_S = 0.005
 """A kind of request whose last answer took less than this needs no thread: a change of threads costs more than a short search."""
-_MAY_BE_QUICK = {Ask.SEARCH_OFFSET_BY_TIMESTAMP, Ask.VIEW_MESSAGE_BY_ID, Ask.GET_BROKER_RUNTIME_INFO}
-"""The kinds whose cost the client does not choose."""
+_QUICK_AGAIN_S = 10.0
+"""A kind of request that was not quick is left to threads for this time: its cost may be the choice of a client."""
+_LONG_BODY = 65_536
+"""A body of more bytes is read by a thread."""
+_NOTICES_TOGETHER = 256
+"""Notices that are sent at once; others are served before the rest."""
 _MOST_HELD = 20_000
 _MOST_FORWARDED = 256
 _MOST_KEPT_BYTES = 64 << 20
@@ -88,17 +97,20 @@ class BrokerService:
         access_keys: dict[str, str] | None,
         put_each: PutEach | None = None,
         flushed: Callable[[], int] | None = None,
+        *,
+        tables: TableWriter | None = None,
     ) -> None:
         """Answer requests about a store.
 
         `put_each` stores messages, if the server takes any. `flushed`: the offset up to which they are on the disk, if producers
-        wait for that.
+        wait for that. `tables` writes what requests change of the configuration, which their answers wait for.
         """
         self._archive = archive
         self._state = state
         self._access_keys = access_keys
         self._slow = SLOW | SLOW_IF_REMOTE if archive.is_remote else SLOW
         self._quick: set[int] = set()
+        self._slow_until: dict[int, float] = defaultdict(float)
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(_THREADS, "logdex-serve")
         self._peers: dict[Connection, Peer] = {}
@@ -110,6 +122,8 @@ class BrokerService:
         """So that results do not come faster than the event loop sends them: each may be a frame of the greatest size."""
         self._puts = None if put_each is None else PutService(self._loop, put_each)
         self._flushed = flushed
+        self._tables = tables
+        self._unsaved = 0
         self._held = HeldPulls(self._loop, self._answer_held)
         self._kept_bytes = 0
         """Bytes of the requests that wait for a thread or another client."""
@@ -178,6 +192,7 @@ class BrokerService:
 
     def drop_silent(self) -> None:
         """Take clients out of their groups that send no heartbeats."""
+        self._state.clients.forget_locks(self._state.now())
         for peer in self._state.clients.silent(self._state.now()):
             self._tell(self._state.clients.leave(peer))
 
@@ -214,7 +229,7 @@ class BrokerService:
     async def drain(self, seconds: float) -> None:
         """Wait until the messages that came are stored and answered, but not for longer than this."""
         end = self._loop.time() + seconds
-        while self.waiting() and self._loop.time() < end:  # noqa: ASYNC110 -- a moment, at the end
+        while (self.waiting() or self._unsaved) and self._loop.time() < end:  # noqa: ASYNC110 -- a moment, at the end
             await asyncio.sleep(_DRAIN_S)
 
     def grown(self, ends: list[tuple[str, int, int]]) -> None:
@@ -250,12 +265,16 @@ class BrokerService:
         if self._puts is None or self._state.master is None:
             return
         waiting = []
+        if checks.given_up:
+            self._state.master.topics.create(GIVEN_UP_TOPIC, 1)
+            if await self._saved() is not None:
+                # They are still there, and looked at again.
+                return
         for renewed, half in checks.renewed:
             waiting.append(self._loop.create_future())
             self._puts.put(renewed, partial(self._ask_producer, waiting[-1], half, renewed))
         for message in checks.given_up:
             _log.warning("a half message of topic %s is given up: nobody ended it", message.properties.get(REAL_TOPIC))
-            self._state.master.topics.create(message.topic, 1)
             waiting.append(self._loop.create_future())
             self._puts.put(message, partial(_set, waiting[-1]))
         for placed in await asyncio.gather(*waiting):
@@ -277,38 +296,95 @@ class BrokerService:
     def _start(self, connection: Connection, request: Request) -> None:
         """Answer a request, or let a thread do it."""
         code = request.command.code
-        if code not in self._slow:
-            self._finish(connection, request, self._answer(request))
+        if code in READS and len(request.command.body) > _LONG_BODY and not request.is_read:
+            self._start_thread(connection, request, self._read)
+        elif code not in self._slow:
+            before = self._changes()
+            reply = self._answer(request)
+            is_ready = self._changes() == before and (not isinstance(reply, Put) or reply.is_ready)
+            if is_ready:
+                self._finish(connection, request, reply)
+            else:
+                self._finish_saved(connection, request, reply)
         elif code in self._quick:
             self._finish(connection, request, self._answer_timed(request))
-        elif self._in_threads >= _MOST_IN_THREADS or not self._has_space(size := _size(request)):
-            self._finish(connection, request, Answer(code=Code.SYSTEM_BUSY, remark=_BUSY))
         else:
-            self._in_threads += 1
-            self._kept_bytes += size
-            self._searches[connection] += 1
-            if self._searches[connection] == _MOST_OF_CLIENT:
-                connection.pause()
-            work = self._loop.run_in_executor(self._threads, self._answer_in_thread, connection, request)
-            work.add_done_callback(lambda done: self._finish_work(connection, request, size, done))
+            self._start_thread(connection, request, self._answer_timed)
+
+    def _start_thread(self, connection: Connection, request: Request, work: Callable[[Request], Reply]) -> None:
+        size = _size(request)
+        if self._in_threads >= _MOST_IN_THREADS or not self._has_space(size):
+            self._finish(connection, request, Answer(code=Code.SYSTEM_BUSY, remark=_BUSY))
+            return
+        self._in_threads += 1
+        self._kept_bytes += size
+        self._searches[connection] += 1
+        if self._searches[connection] == _MOST_OF_CLIENT:
+            connection.pause()
+        done = self._loop.run_in_executor(self._threads, self._answer_in_thread, connection, request, work)
+        done.add_done_callback(lambda done: self._finish_work(connection, request, size, done))
 
     def _has_space(self, size: int) -> bool:
         """Return whether a request of this size may wait."""
         return self._held.size + self._kept_bytes + size <= _MOST_KEPT_BYTES
 
-    def _answer_in_thread(self, connection: Connection, request: Request) -> Reply:
+    def _answer_in_thread(self, connection: Connection, request: Request, work: Callable[[Request], Reply]) -> Reply:
         # The client may be gone meanwhile.
-        reply = self._answer_timed(request) if connection.is_open else None
+        reply = work(request) if connection.is_open else None
         self._results.acquire()
         return reply
+
+    @staticmethod
+    def _read(request: Request) -> Reply:
+        """Read the body of a request; return the answer if it is refused."""
+        try:
+            request.content(READS[request.command.code])
+        except Refusal as refusal:
+            return refusal.answer
+        except Exception as error:  # noqa: BLE001 -- logged
+            return _fault(request, error)
+        return None
+
+    def _changes(self) -> int:
+        """Return the number of changes of tables that have files."""
+        master = self._state.master
+        return 0 if master is None else sum(table.changes for table in master.tables)
+
+    def _finish_saved(self, connection: Connection, request: Request, reply: Reply) -> None:
+        """Finish a request when the tables are written that it changed or needs. Others do not wait for that."""
+        self._unsaved += 1
+
+        def then(error: NotSaved | None) -> None:
+            self._unsaved -= 1
+            if error is None:
+                self._finish(connection, request, reply)
+                return
+            code = Code.SERVICE_NOT_AVAILABLE if isinstance(reply, Put) else Code.SYSTEM_ERROR
+            self._finish(connection, request, Answer(code=code, remark=_not_available(error)))
+
+        self._save(then)
+
+    def _save(self, then: Callable[[NotSaved | None], None]) -> None:
+        if self._tables is None or self._state.master is None:
+            then(None)
+        else:
+            self._tables.save(self._state.master.tables, then)
+
+    def _saved(self) -> asyncio.Future[NotSaved | None]:
+        done: asyncio.Future[NotSaved | None] = self._loop.create_future()
+        self._save(partial(_set, done))
+        return done
 
     def _answer_timed(self, request: Request) -> Reply:
         """Answer a request, and note whether its kind needs a thread."""
         begin = self._loop.time()
         reply = self._answer(request)
         # What is in memory of a remote store tells nothing of the next request.
-        code = request.command.code
-        if not self._archive.is_remote and code in _MAY_BE_QUICK and self._loop.time() - begin < _QUICK_S:
+        now, code = self._loop.time(), request.command.code
+        is_quick = now - begin < _QUICK_S and not self._archive.is_remote and code in ADAPTS
+        if not is_quick:
+            self._slow_until[code] = now + _QUICK_AGAIN_S
+        if is_quick and now > self._slow_until[code]:
             self._quick.add(code)
         else:
             self._quick.discard(code)
@@ -318,16 +394,18 @@ class BrokerService:
         try:
             return answer(self._archive, self._state, request)
         except Exception as error:  # noqa: BLE001 -- logged
-            # A fault of logdex. The client learns of it, and the server goes on.
-            _log.exception("request %s of %s", _name(request.command.code), request.peer.address)
-            return Answer(code=Code.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
+            return _fault(request, error)
 
     def _finish_work(self, connection: Connection, request: Request, size: int, done: asyncio.Future[Reply]) -> None:
         self._results.release()
         self._in_threads -= 1
         self._kept_bytes -= size
         if not done.cancelled():
-            self._finish(connection, request, done.result())
+            reply = done.result()
+            if reply is None and request.is_read:
+                self._start(connection, request)
+            else:
+                self._finish(connection, request, reply)
         self._searches[connection] -= 1
         if self._searches[connection] == _MOST_OF_CLIENT - 1:
             connection.resume()
@@ -358,11 +436,15 @@ class BrokerService:
             self._state.counts["sent_bytes_total"] += len(reply.body)
 
     def _tell(self, notices: Iterable[Notice]) -> None:
-        for notice in notices:
+        rest = iter(notices)
+        for notice in islice(rest, _NOTICES_TOGETHER):
             connection = self._connections.get(notice.peer)
             if connection is not None:
                 frame = RemotingCommand.request(notice.code, self._next_opaque(), notice.ext, notice.body, one_way=True)
                 connection.send(frame)
+        later = [*rest]
+        if later:
+            self._loop.call_soon(self._tell, later)
 
     def _put_sends(self, connection: Connection, sends: Sends) -> None:
         self._state.counts[_PLAIN_SENDS] += sends.count
@@ -468,10 +550,16 @@ class BrokerService:
         return self._opaque
 
 
-def _set(done: asyncio.Future[Placed], placed: Placed) -> None:
+def _set(done: asyncio.Future[_T], result: _T) -> None:
     # A server that stops waits no longer.
     if not done.done():
-        done.set_result(placed)
+        done.set_result(result)
+
+
+def _fault(request: Request, error: Exception) -> Answer:
+    """Log a fault of logdex. The client learns of it, and the server goes on."""
+    _log.error("request %s of %s", _name(request.command.code), request.peer.address, exc_info=error)
+    return Answer(code=Code.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
 
 
 def _log_request(request: Request, reply: Answer) -> None:

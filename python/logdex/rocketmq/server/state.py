@@ -67,7 +67,7 @@ class State:
         """
         if self.master is not None:
             return self.master.topics.all()
-        groups = {*self.clients.consumers, *self.offsets.groups()}
+        groups = {*self.clients.consumers, *self.offsets.all_groups()}
         return {**{RETRY_PREFIX + group: _RETRY_TOPIC for group in sorted(groups)}, **archive.topics()}
 
     def topic(self, archive: Archive, name: str) -> Topic | None:
@@ -77,6 +77,6 @@ class State:
         topic = archive.topics().get(name)
         if topic is None and name.startswith(RETRY_PREFIX):
             group = name.removeprefix(RETRY_PREFIX)
-            if group in self.clients.consumers or group in self.offsets.groups():
+            if group in self.clients.consumers or self.offsets.knows(group):
                 return _RETRY_TOPIC
         return topic

@@ -45,7 +45,7 @@ CHECK_GROUP = "CID_RMQ_SYS_TRANS"
 CHECK_EVERY_S = 60.0
 """transactionCheckInterval."""
 
-_GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 _CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 _CHECK_AFTER = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 _COMMIT, _ROLLBACK = 8, 12
@@ -163,7 +163,7 @@ def _look_at(master: Master, half: Message, now: int, done: dict[int, int], chec
     asked, patience_s = _number(half, _CHECK_TIMES), _number(half, _CHECK_AFTER)
     age = now - half.born_timestamp
     if (asked or 0) >= _MOST_CHECKS or age > _KEPT_MS:
-        checks.given_up.append(again(half, _GIVEN_UP_TOPIC, 0, master.store_host))
+        checks.given_up.append(again(half, GIVEN_UP_TOPIC, 0, master.store_host))
         return True
     if half.store_timestamp >= now:
         return False

@@ -24,10 +24,11 @@ from logdex._core import (
     delay_levels_ms,
     delete_log_file,
     make_directory,
+    replace_file,
     sync_directory,
     sync_file,
 )
-from logdex._files import refuse_broker_directory, replace_file
+from logdex._files import refuse_broker_directory
 from logdex.errors import LockedError
 from logdex.rocketmq.index_service import INDEXES_TAGS, IndexService
 from logdex.rocketmq.layout import ABORT, StoreLayout
@@ -195,7 +196,7 @@ class StoreParts:
         self._dispatcher = Dispatcher(self._reader, self._queues, self._index, tags, begin)
         queues = QueueSet(layout, self._reader, READING)
         self._releases.append(queues.close)
-        self._schedule = ScheduleService(queues, self._offsets, self._levels, self.log)
+        self._schedule = ScheduleService(queues, self._offsets, self._levels, self.log, options.flush == "sync")
         self._disk = DiskWatch([Path(layout.commit_log), layout.queues], options.retention, options.zone)
         self._cleaned_to = 0
 
@@ -204,6 +205,8 @@ class StoreParts:
         index_from = plan.end if plan.index_from is None else plan.index_from
         indexed = self._dispatcher.index(index_from, min(self._dispatcher.offset, plan.end))
         dispatched = self._dispatcher.dispatch(plan.end, index_from=index_from)
+        # Readers that open the store now see what was acknowledged before.
+        self._queues.flush(sync=False)
         self.log.set_queue_offsets(self._queues.queue_offsets())
         done, of_index = self._queues.report.checked, self._index.changes
         of_index["index_files_deleted"] += len(plan.index_beyond)

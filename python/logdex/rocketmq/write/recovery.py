@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from dataclasses import dataclass, field
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from logdex._core import (
@@ -30,8 +30,6 @@ from logdex.rocketmq.layout import OFFSET_NAME
 from logdex.rocketmq.read import valid_messages
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from logdex._types import Compat
     from logdex.rocketmq.layout import StoreLayout
     from logdex.rocketmq.write.options import StoreOptions

@@ -2,21 +2,19 @@
 
 Source: ScheduleMessageService, ConfigManager#load and #persist, MixAll#string2File. A message of level *n* waits in queue *n* - 1
 of `SCHEDULE_TOPIC_XXXX`. `config/delayOffset.json` says up to where each level was delivered. After a crash the messages that
-were delivered since it was written are delivered again. Its text is that of fastjson: integer names have no quotes, which is not
-JSON. 4.9.3 and 5.3.3 write the offsets on one line, 5.5.0 one per line; 5.x adds `dataVersion`. Other content of the file, and
-its form, are kept.
+were delivered since it was written are delivered again. A broker writes it every 10 s; here synchronous flush writes it after
+each delivery. Its text is that of fastjson: integer names have no quotes, which is not JSON. 4.9.3 and 5.3.3 write the offsets on
+one line, 5.5.0 one per line; 5.x adds `dataVersion`. Other content of the file, and its form, are kept.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from logdex._core import make_directory, read_file, sync_directory
-from logdex._files import replace_file
+from logdex._core import make_directory, read_file, replace_file, sync_directory
 from logdex.errors import CorruptFileError
 from logdex.rocketmq import fastjson
 
@@ -31,7 +29,6 @@ SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 
 _NAME = "delayOffset.json"
 _TABLE = "offsetTable"
-_ONE_A_LINE = re.compile(rf'"{_TABLE}"\s*:\s*\{{\s*\n\s*"?\d')
 
 _log = logging.getLogger(__name__)
 
@@ -45,6 +42,8 @@ class ScheduleService:
     _levels: Sequence[int]
     """The delays of the levels, in ms, level 1 first."""
     _log: CommitLogWriter
+    _saves: bool
+    """Save the offsets after each delivery, so that a crash repeats at most that one; else only `DelayOffsets.save` does."""
 
     def deliver_due(self, now: int) -> int:
         """Deliver the messages of all levels that are due at a time, in ms since the epoch; return their number.
@@ -68,6 +67,8 @@ class ScheduleService:
                 _log.warning("the message at offset %s of the log is not delivered: %s", phy_offset, reason)
             taken, refused = self._log.put_stored(messages)
             offsets[level] = next_offset
+            if self._saves:
+                self._offsets.save()
             count += sum(messages.num_rows for messages, _ in taken)
             for _, reason in refused:
                 _log.warning("a scheduled message is not delivered: %s", reason)
@@ -107,10 +108,10 @@ class DelayOffsets:
             text = read_file(path).decode()
             table = fastjson.loads(text)
             offsets = {_integer(level): _integer(offset) for level, offset in table.pop(_TABLE, {}).items()}
-        except (ValueError, AttributeError, TypeError, RecursionError) as error:
+        except (ValueError, AttributeError, TypeError) as error:
             raise CorruptFileError(str(path), 0, "a table of delay levels and offsets", str(error)) from None
         self.offsets, self._others = offsets, table
-        self._one_a_line = _ONE_A_LINE.search(text) is not None
+        self._one_a_line = _has_one_a_line(text)
         if path == self._path:
             self._written = dict(offsets)
 
@@ -135,6 +136,13 @@ class DelayOffsets:
         members = {name: _dumps(value) for name, value in self._others.items()}
         members[_TABLE] = f"{{{gap}{offsets}\n\t}}"
         return "{\n\t" + ",\n\t".join(f'"{name}":{members[name]}' for name in sorted(members)) + "\n}"
+
+
+def _has_one_a_line(text: str) -> bool:
+    """Return whether the table of a file has a line for each level."""
+    first = text.partition(f'"{_TABLE}"')[2].partition("{")[2]
+    rest = first.lstrip()
+    return "\n" in first[: len(first) - len(rest)] and not rest.startswith("}")
 
 
 def _integer(value: str | float) -> int:

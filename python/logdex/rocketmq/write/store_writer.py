@@ -199,7 +199,7 @@ class StoreWriter(Closing):
             LockedError: A running broker or another writer holds the store; it has the process id.
             FileExistsError: The directory is neither a store nor empty.
             GeometryError: Slots and entries were not given and cannot be inferred from the index files.
-            ValueError: Sizes that differ from those of the store, or that no store has. Or a new store in a directory of a broker.
+            ValueError: Sizes that differ from those of the store, or that no store has; a new store in a broker's directory.
             OSError: The system refuses.
         """
         options = StoreOptions(

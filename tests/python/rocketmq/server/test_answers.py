@@ -278,12 +278,14 @@ def test_progress_of_ordered_topics_only(asked: Asked) -> None:
 def test_committed_offsets_are_kept_in_a_file(tmp_path: Path) -> None:
     file = tmp_path / "offsets.json"
     offsets = ConsumerOffsets([{"T@G": {"0": 3}, "T@H": {"0": 4}}, {"T@G": {"0": 9}}], file)
-    assert offsets.take_changes() is None
+    offsets.save()
+    assert not file.exists()
     assert offsets.commit("G", "T", 0, 5)
-    content = offsets.take_changes()
-    assert content == b'{"offsetTable":{"T@G":{0:5},"T@H":{0:4}}}'
-    offsets.write(content)
-    assert offsets.take_changes() is None
+    offsets.save()
+    assert file.read_bytes() == b'{"offsetTable":{"T@G":{0:5},"T@H":{0:4}}}'
+    file.write_bytes(file.read_bytes() + b" ")
+    offsets.save()
+    assert file.read_bytes().endswith(b"} "), "nothing is new"
     again = ConsumerOffsets([{"T@G": {"0": 3}}], file)
     assert (again.get("G", "T", 0), again.get("H", "T", 0), again.get("G", "T", 1)) == (5, 4, None)
     assert (again.topics("G"), again.groups("T"), again.groups("U")) == ({"T"}, {"G", "H"}, set())

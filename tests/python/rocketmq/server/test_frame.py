@@ -124,3 +124,14 @@ def test_maps_with_bare_keys_are_read_and_written() -> None:
         '{0:[{"brokerName":"b","queueId":1,"topic":"\u8ba2"},null,true],{"brokerName":"b","queueId":1,"topic":"\u8ba2"}:1.5}'
     )
     assert fastjson.loads(fastjson.dumps({1: {2: "x"}})) == {"1": {"2": "x"}}
+
+
+def test_what_java_takes_and_json_does_not_is_read() -> None:
+    text = '{\'a\':1,,"b":[1,2,],c:"\\ud800|\\ud83d\\ude00"}'
+    assert fastjson.loads(text) == {"a": 1, "b": [1, 2], "c": "?|\U0001f600"}
+
+
+@pytest.mark.parametrize("text", ["", "{", "{{1:2}:3}", "9" * 50_000, "[" * 100_000, '{"a":1e999}', "nul"])
+def test_what_java_would_not_take_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"at byte .*: expected"):
+        fastjson.loads(text)

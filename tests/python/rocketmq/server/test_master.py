@@ -354,8 +354,9 @@ def test_the_broker_s_files_are_written_as_they_were(store: Callable[[str], Path
             assert server._running is not None
             master = server._running[1]._state.master
             assert master is not None
-            master.topics._table.save()
-            master.groups._table.save()
+            for table in master.tables:
+                table.changes += 1
+                table.save()
 
     asyncio.run(body())
     assert {name: (root / "config" / name).read_bytes() for name in before} == before

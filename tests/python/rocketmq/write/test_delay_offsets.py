@@ -81,3 +81,16 @@ def test_numbers_in_texts_are_no_names(tmp_path: Path) -> None:
     table.offsets[6] = 1
     table.save()
     assert (tmp_path / NAME).read_text(encoding="utf-8") == '{\n\t"a":"{1:2}",\n\t"offsetTable":{5:6,6:1\n\t}\n}'
+
+
+def test_a_hostile_file_takes_no_time(tmp_path: Path) -> None:
+    for text in (
+        f'{{"offsetTable":{{1:{"9" * 1_000_000}}}}}',
+        f'{{"a":{"9" * 1_000_000}',
+        '{"offsetTable":{' + "\n" * 1_000_000,
+    ):
+        (tmp_path / NAME).write_text(text, encoding="utf-8")
+        with pytest.raises(CorruptFileError, match="delay levels"):
+            DelayOffsets(tmp_path)
+    (tmp_path / NAME).write_text('{"offsetTable":{' + "\n" * 1_000_000 + "}}", encoding="utf-8")
+    assert DelayOffsets(tmp_path).offsets == {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -28,6 +29,19 @@ def open_small(root: Path, **options: Any) -> StoreWriter:
 def delivered(root: Path, topic: str) -> list[str]:
     with MessageStore.open(root) as store:
         return list(pa.table(store.messages(topic, columns=["keys"]))["keys"].to_pylist())
+
+
+@pytest.mark.parametrize(("flush", "again"), [("sync", 0), ("async", 3)])
+def test_a_crash_repeats_no_delivery_if_the_flush_is_synchronous(flush: str, again: int, tmp_path: Path) -> None:
+    root, crashed = tmp_path / "store", tmp_path / "crashed"
+    with open_small(root, flush=flush) as writer:
+        for _ in range(3):
+            writer.put_message("T", b"later", keys="k", delay_level=1, store_timestamp=NOW)
+        assert writer.deliver_due(NOW + 1_000) == 3
+        shutil.copytree(root, crashed, ignore=shutil.ignore_patterns("lock"))
+    with open_small(crashed) as writer:
+        assert writer.deliver_due(NOW + 1_000) == again
+    assert delivered(crashed, "T") == ["k"] * (3 + again)
 
 
 def test_a_message_waits_for_its_time(tmp_path: Path) -> None:

@@ -1,0 +1,467 @@
+"""Tables of a server that takes messages: topics, groups and offsets, what reaches them, and when their files are written."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import wire
+from logdex import rocketmq
+from logdex.rocketmq import StoreWriter, fastjson
+from logdex.rocketmq.server import clients, config_file, consumers, server, service
+from logdex.rocketmq.server.archive import Archive
+from logdex.rocketmq.server.config_file import TableWriter
+from logdex.rocketmq.server.offsets import ConsumerOffsets
+from serve_client import Client, client
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from pathlib import Path
+
+SMALL: dict[str, Any] = {"file_size": 1 << 20, "hash_slots": 100, "max_entries": 400}
+MANY = 300
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A new store with one message."""
+    root = tmp_path / "store"
+    with StoreWriter.open(root, **SMALL) as writer:
+        writer.put_message("Old", b"old", keys="k")
+    return root
+
+
+@pytest.fixture
+def run(root: Path) -> Callable[..., None]:
+    """Return `run(test, **options)`, which runs a coroutine with a server that takes messages."""
+
+    def run(test: Callable[[rocketmq.Server, Client], Coroutine[Any, Any, None]], **options: Any) -> None:
+        async def body() -> None:
+            async with rocketmq.serve(root, port=0, write=True, **options) as served, client(served) as asker:
+                await test(served, asker)
+
+        asyncio.run(body())
+
+    return run
+
+
+class Disk:
+    """The writes of config files: counted, and held up or refused as a test wants it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.writes: list[str] = []
+        self.error: dict[str, OSError] = {}
+        self.begun, self.go, self.done = threading.Event(), threading.Event(), threading.Event()
+        self.go.set()
+        self._write = config_file.replace_file
+        monkeypatch.setattr(config_file, "replace_file", self.replace)
+
+    def hold_up(self) -> None:
+        self.begun.clear()
+        self.go.clear()
+
+    def replace(self, path: Path, content: bytes) -> None:
+        if path.suffix == ".json":
+            self.begun.set()
+            assert self.go.wait(60)
+            if path.name in self.error:
+                raise self.error[path.name]
+            self.writes.append(path.name)
+        self._write(path, content)
+        if path.suffix == ".json":
+            self.done.set()
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    return Disk(monkeypatch)
+
+
+def send(topic: str, opaque: int = 1) -> bytes:
+    fields = {"a": "p", "b": topic, "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1795260000000", "h": "0"}
+    return wire.request(310, fields, b"body", opaque=opaque)
+
+
+def pull(topic: str, offset: int, group: str = "g") -> bytes:
+    fields = {"consumerGroup": group, "topic": topic, "queueId": "0", "queueOffset": str(offset), "maxMsgNums": "32"}
+    rest = {"sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0", "subVersion": "0", "subscription": "*"}
+    return wire.request(11, {**fields, **rest})
+
+
+def heartbeat(*groups: Any, opaque: int = 1) -> bytes:
+    members = [each if isinstance(each, dict) else {"groupName": each} for each in groups]
+    return wire.request(34, {}, json.dumps({"clientID": "c", "consumerDataSet": members}).encode(), opaque=opaque)
+
+
+def commit(group: str, offset: int) -> bytes:
+    return wire.request(15, {"consumerGroup": group, "topic": "Old", "queueId": "0", "commitOffset": str(offset)})
+
+
+async def answer_to(asker: Client, opaque: int) -> dict[str, Any]:
+    """Return the header of the answer to a request; notices before it are passed over."""
+    while True:
+        header, _ = await asker.read()
+        if header["flag"] & 1 and header["opaque"] == opaque:
+            return header
+
+
+def table(root: Path, file: str) -> dict[str, Any]:
+    members = fastjson.loads((root / "config" / file).read_text())
+    found: dict[str, Any] = members["topicConfigTable" if file == "topics.json" else "subscriptionGroupTable"]
+    return found
+
+
+# After a crash
+
+
+def test_a_server_that_starts_after_a_crash_knows_what_was_acknowledged(tmp_path: Path) -> None:
+    crashed = tmp_path / "crashed"
+    with StoreWriter.open(crashed, services=False, flush="sync", **SMALL) as writer:
+        for _ in range(5):
+            writer.put_message("T", b"x", keys="k")
+
+        async def body() -> None:
+            async with rocketmq.serve(copy, port=0) as served, client(served) as asker:
+                header, _ = await asker.ask(wire.request(30, {"topic": "T", "queueId": "0"}))
+                assert header["extFields"]["offset"] == "5"
+                header, _ = await asker.ask(pull("T", 5))
+                assert (header["code"], header["extFields"]["nextBeginOffset"]) == (19, "5")
+
+        # The log has the messages, and no queue: as after a kill.
+        shutil.copytree(crashed, tmp_path / "copy", ignore=shutil.ignore_patterns("lock"))
+        with StoreWriter.open(tmp_path / "copy", **SMALL) as copy:
+            asyncio.run(body())
+
+
+def test_what_a_killed_process_of_the_same_number_left_does_not_stop_the_start(
+    root: Path, run: Callable[..., None]
+) -> None:
+    left = [root / f".abort.{os.getpid()}", *(root / "config" / f".{name}.{os.getpid()}" for name in ("topics.json",))]
+    (root / "config").mkdir()
+    for path in left:
+        path.write_bytes(b"half")
+
+    async def test(_: rocketmq.Server, asker: Client) -> None:
+        assert (await asker.ask(send("New")))[0]["code"] == 0
+
+    run(test)
+    assert "New" in table(root, "topics.json")
+
+
+# When tables are written
+
+
+def test_many_new_topics_share_a_write_and_delay_nobody(root: Path, run: Callable[..., None], disk: Disk) -> None:
+    async def test(_: rocketmq.Server, asker: Client) -> None:
+        await asker.ask(send("Known"))
+        disk.writes.clear()
+        disk.hold_up()
+        for number in range(MANY):
+            asker.writer.write(send(f"New{number}", number + 10))
+        # They wait for the disk; the same client's sends to a known topic do not.
+        asker.writer.write(send("Known", 5))
+        assert (await answer_to(asker, 5))["code"] == 0
+        assert disk.begun.wait(60)
+        disk.go.set()
+        answers = [(await asker.read())[0] for _ in range(MANY)]
+        assert {each["code"] for each in answers} == {0}
+        assert [each["opaque"] for each in answers] == [*range(10, MANY + 10)]
+        assert disk.writes.count("topics.json") == len(disk.writes) == 2
+
+    run(test)
+    assert {f"New{number}" for number in range(MANY)} <= table(root, "topics.json").keys()
+
+
+def test_many_groups_of_a_heartbeat_share_a_write(root: Path, run: Callable[..., None], disk: Disk) -> None:
+    groups = [f"group-{number:060}" for number in range(MANY)]
+
+    async def test(_: rocketmq.Server, asker: Client) -> None:
+        disk.writes.clear()
+        filler = {"groupName": "filler", "subscriptionDataSet": [{"topic": "T", "subString": "x" * service._LONG_BODY}]}
+        asker.writer.write(heartbeat(*groups, filler, opaque=7))
+        assert (await answer_to(asker, 7))["code"] == 0
+        assert sorted(disk.writes) == ["subscriptionGroup.json", "topics.json"]
+        asker.writer.write(wire.request(38, {"consumerGroup": groups[-1]}, opaque=8))
+        assert (await answer_to(asker, 8))["code"] == 0
+
+    run(test)
+    assert {*groups} <= table(root, "subscriptionGroup.json").keys()
+    assert {f"%RETRY%{group}" for group in groups} <= table(root, "topics.json").keys()
+
+
+def test_sends_fail_if_their_topic_cannot_be_written(root: Path, run: Callable[..., None], disk: Disk) -> None:
+    async def test(served: rocketmq.Server, asker: Client) -> None:
+        assert (await asker.ask(send("Known")))[0]["code"] == 0
+        disk.error["topics.json"] = OSError(28, "No space left on device", str(root / "config" / "topics.json"))
+        for _ in range(2):
+            header, _ = await asker.ask(send("New"))
+            assert header["code"] == 14
+            assert "No space left on device" in header["remark"]
+            assert "config/topics.json" in header["remark"]
+        assert (await asker.ask(send("Known")))[0]["code"] == 0
+        beat = heartbeat("g", opaque=9)
+        asker.writer.write(beat)
+        assert (await answer_to(asker, 9))["code"] == 1
+        assert served.store.queue_ids("New") == []
+        disk.error.clear()
+        header, _ = await asker.ask(send("New"))
+        assert (header["code"], header["extFields"]["queueOffset"]) == (0, "0")
+
+    run(test)
+    assert {"New", "%RETRY%g"} <= table(root, "topics.json").keys()
+
+
+def test_a_stop_tells_that_a_table_cannot_be_written(root: Path, run: Callable[..., None], disk: Disk) -> None:
+    async def test(_: rocketmq.Server, asker: Client) -> None:
+        await asker.ask(commit("g", 1))
+        disk.error["topics.json"] = OSError(28, "No space left on device", "topics.json")
+        assert (await asker.ask(send("New")))[0]["code"] == 14
+
+    with pytest.raises(OSError, match=r"No space left on device.*topics\.json"):
+        run(test)
+    assert "Old@g" in (root / "config" / "consumerOffset.json").read_text(), "the other tables are written"
+
+
+def test_a_table_that_could_not_be_written_is_written_later(
+    root: Path, run: Callable[..., None], disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_SAVE_S", 0.01)
+
+    async def test(_: rocketmq.Server, asker: Client) -> None:
+        disk.error["topics.json"] = OSError(5, "Input/output error", "topics.json")
+        assert (await asker.ask(send("New")))[0]["code"] == 14
+        disk.done.clear()
+        disk.error.clear()
+        assert await asyncio.to_thread(disk.done.wait, 60)
+        assert "New" in table(root, "topics.json")
+
+    run(test)
+
+
+def test_a_stop_during_a_write_of_offsets_loses_none(
+    root: Path, run: Callable[..., None], disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_SAVE_S", 0.01)
+    close = TableWriter.close
+
+    def close_during_write(writer: TableWriter) -> None:
+        assert disk.begun.is_set()
+        disk.go.set()
+        close(writer)
+
+    monkeypatch.setattr(TableWriter, "close", close_during_write)
+
+    async def test(_: rocketmq.Server, asker: Client) -> None:
+        disk.hold_up()
+        await asker.ask(commit("g", 1))
+        assert await asyncio.to_thread(disk.begun.wait, 60)
+        # The server stops while the file is written that does not have this one.
+        await asker.ask(commit("g", 2))
+
+    run(test)
+    assert disk.writes.count("consumerOffset.json") == 2
+    assert '"Old@g":{0:2' in (root / "config" / "consumerOffset.json").read_text()
+    assert not [path for path in (root / "config").iterdir() if path.name.startswith(".")]
+
+
+# What reaches a table
+
+
+@pytest.mark.parametrize("name", ["\ud800g", "a b", "a/b", "a\0b", "", " ", "g" * 256, "\u7ec4"])
+def test_a_group_that_no_client_can_have_reaches_no_table(name: str, root: Path, run: Callable[..., None]) -> None:
+    async def test(_: rocketmq.Server, asker: Client) -> None:
+        asker.writer.write(heartbeat(name, opaque=7) * 2)
+        for _ in range(2):
+            assert (await answer_to(asker, 7))["code"] == 1
+        header, _ = await asker.ask(wire.request(200, {}, json.dumps({"groupName": name}).encode()))
+        assert header["code"] == 1
+        if "\ud800" not in name:
+            header, _ = await asker.ask(pull("Old", 0, name))
+            assert header["code"] == 1
+        # Others are served as before.
+        asker.writer.write(heartbeat("good", opaque=8))
+        assert (await answer_to(asker, 8))["code"] == 0
+        assert (await asker.ask(send("New")))[0]["code"] == 0
+
+    run(test)
+    assert "New" in table(root, "topics.json")
+    groups = table(root, "subscriptionGroup.json")
+    assert "good" in groups
+    assert not [each for each in groups if each in (name, name.replace("\ud800", "?"))]
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"retryMaxTimes": {"a": 1}},
+        {"retryMaxTimes": 1.5},
+        {"retryMaxTimes": 1 << 31},
+        {"retryMaxTimes": True},
+        {"retryQueueNums": "many"},
+        {"retryQueueNums": "9" * 31},
+        {"retryQueueNums": (1 << 31) - 1},
+        {"brokerId": 1 << 63},
+        {"consumeEnable": [1]},
+        {"consumeEnable": "maybe"},
+        {"consumeEnable": 2},
+    ],
+)
+def test_a_group_has_the_types_of_a_broker(members: dict[str, Any], root: Path, run: Callable[..., None]) -> None:
+    async def test(_: rocketmq.Server, asker: Client) -> None:
+        header, _ = await asker.ask(wire.request(200, {}, json.dumps({"groupName": "g", **members}).encode()))
+        assert header["code"] == 1
+
+    run(test)
+    assert "g" not in table(root, "subscriptionGroup.json")
+
+
+def test_texts_and_null_become_the_types_of_a_broker(root: Path, run: Callable[..., None]) -> None:
+    given = {"retryMaxTimes": "4", "consumeEnable": "false", "consumeBroadcastEnable": 1, "brokerId": None, "other": {}}
+
+    async def test(_: rocketmq.Server, asker: Client) -> None:
+        header, _ = await asker.ask(wire.request(200, {}, json.dumps({"groupName": "g", **given}).encode()))
+        assert header["code"] == 0
+
+    run(test)
+    found = table(root, "subscriptionGroup.json")["g"]
+    expected = {"retryMaxTimes": 4, "consumeEnable": False, "consumeBroadcastEnable": True, "brokerId": 0}
+    assert {name: found[name] for name in expected} == expected
+    assert [type(found[name]) for name in expected] == [int, bool, bool, int]
+    assert "other" not in found
+
+
+def test_a_topic_has_a_filter_that_a_broker_knows(root: Path, run: Callable[..., None]) -> None:
+    ext = {"topic": "V", "defaultTopic": "TBW102", "readQueueNums": "2", "writeQueueNums": "3", "perm": "6"}
+
+    async def test(_: rocketmq.Server, asker: Client) -> None:
+        for kind, code in (("NONSENSE", 1), ("MULTI_TAG", 0)):
+            fields = {**ext, "topicFilterType": kind, "topicSysFlag": "0", "order": "false"}
+            assert (await asker.ask(wire.request(17, fields)))[0]["code"] == code
+
+    run(test)
+    assert table(root, "topics.json")["V"]["topicFilterType"] == "MULTI_TAG"
+
+
+# What clients may cost
+
+
+def test_a_body_of_a_million_digits_is_refused_at_once(run: Callable[..., None]) -> None:
+    async def test(_: rocketmq.Server, asker: Client) -> None:
+        for body in (
+            b'{"clientID":' + b"9" * 1_000_000 + b"}",
+            b'{"clientID":"' + b'\\"' * 1_000_000,
+            b"[" * 1_000_000,
+        ):
+            header, _ = await asyncio.wait_for(asker.ask(wire.request(34, {}, body)), 5)
+            assert header["code"] == 1
+
+    run(test)
+
+
+def test_more_than_a_client_may_ask_for_is_refused(run: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumers, "_MOST_QUEUES", 3)
+    monkeypatch.setattr(consumers, "_MOST_SUBSCRIPTIONS", 3)
+    monkeypatch.setattr(clients, "_MOST_MEMBERS", 3)
+    monkeypatch.setattr(clients, "_MOST_LOCKS", 5)
+
+    def lock(group: str, count: int) -> bytes:
+        queues = [{"brokerName": "b", "queueId": number, "topic": "T"} for number in range(count)]
+        return wire.request(41, {}, json.dumps({"consumerGroup": group, "clientId": "c", "mqSet": queues}).encode())
+
+    async def test(_: rocketmq.Server, asker: Client) -> None:
+        codes = [(await asker.ask(lock(group, count)))[0]["code"] for group, count in (("g", 4), ("g", 3), ("h", 3))]
+        assert codes == [1, 0, 1]
+        topics = [{"topic": f"T{number}"} for number in range(4)]
+        asker.writer.write(heartbeat({"groupName": "g", "subscriptionDataSet": topics}, opaque=5))
+        assert (await answer_to(asker, 5))["code"] == 1
+        for groups, code in ((("a", "b", "c"), 0), (("d",), 1), (("a",), 0)):
+            asker.writer.write(heartbeat(*groups, opaque=6))
+            assert (await answer_to(asker, 6))["code"] == code
+        await asker.ask(wire.request(35, {"consumerGroup": "a", "clientID": "c"}))
+        asker.writer.write(heartbeat("d", opaque=9))
+        assert (await answer_to(asker, 9))["code"] == 0
+
+    run(test)
+
+
+def test_the_state_of_many_queues_delays_nobody(run: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go = threading.Event(), threading.Event()
+    present = Archive.present
+
+    def slow(archive: Archive, topic: str) -> set[int]:
+        begun.set()
+        assert go.wait(60)
+        return present(archive, topic)
+
+    async def test(served: rocketmq.Server, asker: Client) -> None:
+        # A quick answer says nothing of the next one, whose topic may have many more queues.
+        await asker.ask(wire.request(202, {"topic": "Old"}))
+        monkeypatch.setattr(Archive, "present", slow)
+        asker.writer.write(wire.request(202, {"topic": "Old"}, opaque=2))
+        assert await asyncio.to_thread(begun.wait, 60)
+        async with client(served) as other:
+            assert (await other.ask(wire.request(30, {"topic": "Old", "queueId": "0"})))[0]["code"] == 0
+        go.set()
+        assert (await asker.read())[0]["opaque"] == 2
+
+    run(test)
+
+
+def test_a_topic_is_configured_for_more_queues_than_it_has(run: Callable[..., None]) -> None:
+    fields = {"topic": "Wide", "defaultTopic": "TBW102", "readQueueNums": "2000", "writeQueueNums": "2000", "perm": "6"}
+
+    async def test(_: rocketmq.Server, asker: Client) -> None:
+        await asker.ask(wire.request(17, {**fields, "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0"}))
+        await asker.ask(send("Wide"))
+        # A held pull sees the message, and then the state does.
+        header, _ = await asker.ask(pull("Wide", 0))
+        while header["code"]:
+            header, _ = await asker.ask(pull("Wide", 0))
+        _, body = await asker.ask(wire.request(202, {"topic": "Wide"}))
+        offsets = [queue["maxOffset"] for queue in wire.value(body)["offsetTable"].values()]
+        assert sorted(offsets) == [0] * 1999 + [1]
+
+    run(test)
+
+
+def test_all_progress_takes_a_time_that_grows_with_the_groups(run: Callable[..., None]) -> None:
+    async def test(served: rocketmq.Server, asker: Client) -> None:
+        assert served._running is not None
+        offsets = served._running[2].offsets
+        for number in range(20_000):
+            assert offsets.commit(f"g{number}", "Gone", 0, 1)
+        # Of a topic that is gone, so nothing of it is told.
+        _, body = await asyncio.wait_for(asker.ask(wire.request(317, {"isOrder": "false"})), 30)
+        assert body.count(b'{"g') == 20_000
+
+    run(test)
+
+
+def test_more_queues_than_an_answer_holds_are_refused(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("logdex.rocketmq.server.inspection._MOST_QUEUES", 6)
+
+    async def test(_: rocketmq.Server, asker: Client) -> None:
+        await asker.ask(send("Four"))
+        for group, code in (("g", 0), ("h", 1)):
+            fields = {"consumerGroup": group, "topic": "Four", "queueId": "0", "commitOffset": "0"}
+            await asker.ask(wire.request(15, fields))
+            assert (await asker.ask(wire.request(317, {"isOrder": "false"})))[0]["code"] == code
+
+    run(test)
+
+
+def test_offsets_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("logdex.rocketmq.server.offsets._MOST_QUEUES", 3)
+    offsets = ConsumerOffsets([{"T@g": {"0": 1}}])
+    taken = [offsets.commit("g", "T", queue_id, 5) for queue_id in (0, 1, 2, 3, 2)]
+    assert taken == [True, True, True, False, True]
+    offsets.remove("g")
+    assert offsets.commit("g", "T", 3, 5)
