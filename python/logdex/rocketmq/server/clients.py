@@ -26,6 +26,10 @@ _MOST_GROUPS = 10_000
 """Groups that clients may make, so that none fills the memory."""
 _MOST_MEMBERS = 100_000
 """Memberships of clients in groups, likewise."""
+_LONGEST_EXPRESSION = 65_536
+"""Characters of the tags that a pull wants."""
+_MOST_TAGS = 16_384
+"""Tags of one subscription."""
 _MOST_LOCKS = 200_000
 """Locks of queues, likewise."""
 
@@ -48,7 +52,7 @@ class Subscription:
         """Parse the expression of a pull.
 
         Raises:
-            ValueError: It has no tags.
+            ValueError: It has no tags, or too many.
 
         Source: FilterAPI#buildSubscriptionData.
         """
@@ -56,6 +60,8 @@ class Subscription:
             raise ValueError("Expression can't be null!")
         if kind != TAG or not expression or expression == ALL_TAGS:
             return cls(topic, expression or ALL_TAGS, kind)
+        if len(expression) > _LONGEST_EXPRESSION:
+            raise ValueError(f"expected at most {_LONGEST_EXPRESSION} characters of tags")
         tags = [tag.strip() for tag in expression.split("||") if tag.strip()]
         if not expression.replace("||", ""):
             raise ValueError("subString split error")
@@ -65,6 +71,8 @@ class Subscription:
     def of_heartbeat(cls, members: dict[str, Any]) -> Subscription:
         """Read the subscription of a heartbeat. C++ clients leave out what is empty."""
         topic, expression = str(members["topic"]), str(members.get("subString") or ALL_TAGS)
+        if any(len(members.get(name) or ()) > _MOST_TAGS for name in ("tagsSet", "codeSet")):
+            raise ValueError(f"expected at most {_MOST_TAGS} tags")
         tags = [str(tag) for tag in members.get("tagsSet") or []]
         codes = [int(code) for code in members.get("codeSet") or []] or [tags_hash(tag) for tag in tags]
         if any(not -(1 << 31) <= code < 1 << 31 for code in codes):

@@ -6,6 +6,7 @@ Source: AdminBrokerProcessor.
 from __future__ import annotations
 
 import time
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -196,17 +197,28 @@ def topic_stats(archive: Archive, state: State, request: Request) -> Answer:
     return Answer.of({"offsetTable": table})
 
 
-def _progress(archive: Archive, state: State, group: str, topics: set[str], told: int = 0) -> dict[str, Any]:
-    """Return how far a group is in some topics. The answer has so many queues already."""
+class _Answered:
+    """What is known of an answer about many groups: its queues, and those of each topic that have files."""
+
+    def __init__(self, archive: Archive) -> None:
+        self.queues = 0
+        self.present = cache(archive.present)
+
+    def add(self, queues: int) -> None:
+        self.queues += queues
+        if self.queues > _MOST_QUEUES:
+            raise Refusal(Code.SYSTEM_ERROR, f"more than {_MOST_QUEUES} queues, which fit into no answer")
+
+
+def _progress(archive: Archive, state: State, group: str, topics: set[str], answered: _Answered) -> dict[str, Any]:
     table: dict[Any, Any] = {}
     known = state.clients.consumers.get(group)
     for name in sorted(topics):
         topic = state.topic(archive, name)
         if topic is None or (known is not None and name not in known.subscriptions):
             continue
-        if told + len(table) + topic.read_queues > _MOST_QUEUES:
-            raise Refusal(Code.SYSTEM_ERROR, f"more than {_MOST_QUEUES} queues, which fit into no answer")
-        present = archive.present(name)
+        answered.add(topic.read_queues)
+        present = answered.present(name)
         for queue_id in range(topic.read_queues):
             offset = max(0, state.offsets.get(group, name, queue_id) or 0)
             end = time_ms = 0
@@ -222,7 +234,7 @@ def group_progress(archive: Archive, state: State, request: Request) -> Answer:
     """Answer how far a group is, in one topic or in all."""
     group, topic = request.text("consumerGroup"), request.command.ext.get("topic")
     topics = {topic} if topic else state.offsets.topics(group)
-    return Answer.of(_progress(archive, state, group, topics))
+    return Answer.of(_progress(archive, state, group, topics, _Answered(archive)))
 
 
 def all_progress(archive: Archive, state: State, request: Request) -> Answer:
@@ -234,12 +246,10 @@ def all_progress(archive: Archive, state: State, request: Request) -> Answer:
     else:
         configured = state.master.groups.table.entries
     found = []
-    behind = told = 0
+    behind, answered = 0, _Answered(archive)
     for group in sorted({*configured.copy(), *state.offsets.all_groups()}):
-        topics = []
-        for topic in sorted(state.offsets.topics(group) & chosen):
-            topics.append(_progress(archive, state, group, {topic}, told))
-            told += len(topics[-1]["offsetTable"])
+        consumed = sorted(state.offsets.topics(group) & chosen)
+        topics = [_progress(archive, state, group, {topic}, answered) for topic in consumed]
         found.append({group: topics})
         tables = [table for progress in topics for table in progress["offsetTable"].values()]
         behind += sum(each["brokerOffset"] - each["consumerOffset"] for each in tables)

@@ -22,8 +22,8 @@ _BUCKETS = 1024
 """Of the broker's table, which is made for 512 entries."""
 _MOST_ENTRIES = 100_000
 """Pairs of topic and group that clients may add, so that none fills the memory."""
-_MOST_QUEUES = 1_000_000
-"""Their queues, likewise."""
+_MOST_QUEUES = (65_536, 1_000_000)
+"""Queues of one pair, and of all, likewise."""
 
 
 class ConsumerOffsets:
@@ -71,7 +71,7 @@ class ConsumerOffsets:
             queues = self._groups.setdefault(group, {})[topic] = {}
             self._entries += 1
         if queue_id not in queues:
-            if self._queues >= _MOST_QUEUES:
+            if len(queues) >= _MOST_QUEUES[0] or self._queues >= _MOST_QUEUES[1]:
                 return False
             self._queues += 1
         if queues.get(queue_id) != offset:

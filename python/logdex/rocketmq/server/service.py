@@ -50,6 +50,7 @@ requests_log = logging.getLogger("logdex.rocketmq.server.requests")
 """A line for each request, at level INFO."""
 
 _THREADS = 4
+"""For searches. Requests about all queues or groups have one thread, so that several leave the event loop its turn."""
 _MOST_IN_THREADS = 256
 _MOST_OF_CLIENT = 2
 """Requests of one client that threads answer at a time; its next ones are read later."""
@@ -113,6 +114,7 @@ class BrokerService:
         self._slow_until: dict[int, float] = defaultdict(float)
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(_THREADS, "logdex-serve")
+        self._lister = ThreadPoolExecutor(1, "logdex-list")
         self._peers: dict[Connection, Peer] = {}
         self._connections: dict[Peer, Connection] = {}
         self._in_threads = 0
@@ -223,6 +225,7 @@ class BrokerService:
         # Nobody waits for the results any more.
         self._results.release(_MOST_IN_THREADS + _THREADS)
         self._threads.shutdown()
+        self._lister.shutdown()
         if self._puts is not None:
             self._puts.close()
 
@@ -321,7 +324,9 @@ class BrokerService:
         self._searches[connection] += 1
         if self._searches[connection] == _MOST_OF_CLIENT:
             connection.pause()
-        done = self._loop.run_in_executor(self._threads, self._answer_in_thread, connection, request, work)
+        is_search = self._archive.is_remote or request.command.code in ADAPTS
+        threads = self._threads if is_search else self._lister
+        done = self._loop.run_in_executor(threads, self._answer_in_thread, connection, request, work)
         done.add_done_callback(lambda done: self._finish_work(connection, request, size, done))
 
     def _has_space(self, size: int) -> bool:

@@ -13,6 +13,7 @@ import pytest
 
 import wire
 from logdex import rocketmq
+from logdex._core import replace_file
 from logdex.rocketmq import StoreWriter, fastjson
 from logdex.rocketmq.server import clients, config_file, consumers, server, service
 from logdex.rocketmq.server.archive import Archive
@@ -59,7 +60,6 @@ class Disk:
         self.error: dict[str, OSError] = {}
         self.begun, self.go, self.done = threading.Event(), threading.Event(), threading.Event()
         self.go.set()
-        self._write = config_file.replace_file
         monkeypatch.setattr(config_file, "replace_file", self.replace)
 
     def hold_up(self) -> None:
@@ -73,7 +73,7 @@ class Disk:
             if path.name in self.error:
                 raise self.error[path.name]
             self.writes.append(path.name)
-        self._write(path, content)
+        replace_file(path, content)
         if path.suffix == ".json":
             self.done.set()
 
@@ -106,7 +106,7 @@ def commit(group: str, offset: int) -> bytes:
 async def answer_to(asker: Client, opaque: int) -> dict[str, Any]:
     """Return the header of the answer to a request; notices before it are passed over."""
     while True:
-        header, _ = await asker.read()
+        header, _body = await asker.read()
         if header["flag"] & 1 and header["opaque"] == opaque:
             return header
 
@@ -128,9 +128,9 @@ def test_a_server_that_starts_after_a_crash_knows_what_was_acknowledged(tmp_path
 
         async def body() -> None:
             async with rocketmq.serve(copy, port=0) as served, client(served) as asker:
-                header, _ = await asker.ask(wire.request(30, {"topic": "T", "queueId": "0"}))
+                header, _body = await asker.ask(wire.request(30, {"topic": "T", "queueId": "0"}))
                 assert header["extFields"]["offset"] == "5"
-                header, _ = await asker.ask(pull("T", 5))
+                header, _body = await asker.ask(pull("T", 5))
                 assert (header["code"], header["extFields"]["nextBeginOffset"]) == (19, "5")
 
         # The log has the messages, and no queue: as after a kill.
@@ -199,8 +199,8 @@ def test_sends_fail_if_their_topic_cannot_be_written(root: Path, run: Callable[.
     async def test(served: rocketmq.Server, asker: Client) -> None:
         assert (await asker.ask(send("Known")))[0]["code"] == 0
         disk.error["topics.json"] = OSError(28, "No space left on device", str(root / "config" / "topics.json"))
-        for _ in range(2):
-            header, _ = await asker.ask(send("New"))
+        for _number in range(2):
+            header, _body = await asker.ask(send("New"))
             assert header["code"] == 14
             assert "No space left on device" in header["remark"]
             assert "config/topics.json" in header["remark"]
@@ -210,7 +210,7 @@ def test_sends_fail_if_their_topic_cannot_be_written(root: Path, run: Callable[.
         assert (await answer_to(asker, 9))["code"] == 1
         assert served.store.queue_ids("New") == []
         disk.error.clear()
-        header, _ = await asker.ask(send("New"))
+        header, _body = await asker.ask(send("New"))
         assert (header["code"], header["extFields"]["queueOffset"]) == (0, "0")
 
     run(test)
@@ -277,12 +277,12 @@ def test_a_stop_during_a_write_of_offsets_loses_none(
 def test_a_group_that_no_client_can_have_reaches_no_table(name: str, root: Path, run: Callable[..., None]) -> None:
     async def test(_: rocketmq.Server, asker: Client) -> None:
         asker.writer.write(heartbeat(name, opaque=7) * 2)
-        for _ in range(2):
+        for _number in range(2):
             assert (await answer_to(asker, 7))["code"] == 1
-        header, _ = await asker.ask(wire.request(200, {}, json.dumps({"groupName": name}).encode()))
+        header, _body = await asker.ask(wire.request(200, {}, json.dumps({"groupName": name}).encode()))
         assert header["code"] == 1
         if "\ud800" not in name:
-            header, _ = await asker.ask(pull("Old", 0, name))
+            header, _body = await asker.ask(pull("Old", 0, name))
             assert header["code"] == 1
         # Others are served as before.
         asker.writer.write(heartbeat("good", opaque=8))
@@ -314,7 +314,7 @@ def test_a_group_that_no_client_can_have_reaches_no_table(name: str, root: Path,
 )
 def test_a_group_has_the_types_of_a_broker(members: dict[str, Any], root: Path, run: Callable[..., None]) -> None:
     async def test(_: rocketmq.Server, asker: Client) -> None:
-        header, _ = await asker.ask(wire.request(200, {}, json.dumps({"groupName": "g", **members}).encode()))
+        header, _body = await asker.ask(wire.request(200, {}, json.dumps({"groupName": "g", **members}).encode()))
         assert header["code"] == 1
 
     run(test)
@@ -325,7 +325,7 @@ def test_texts_and_null_become_the_types_of_a_broker(root: Path, run: Callable[.
     given = {"retryMaxTimes": "4", "consumeEnable": "false", "consumeBroadcastEnable": 1, "brokerId": None, "other": {}}
 
     async def test(_: rocketmq.Server, asker: Client) -> None:
-        header, _ = await asker.ask(wire.request(200, {}, json.dumps({"groupName": "g", **given}).encode()))
+        header, _body = await asker.ask(wire.request(200, {}, json.dumps({"groupName": "g", **given}).encode()))
         assert header["code"] == 0
 
     run(test)
@@ -358,7 +358,7 @@ def test_a_body_of_a_million_digits_is_refused_at_once(run: Callable[..., None])
             b'{"clientID":"' + b'\\"' * 1_000_000,
             b"[" * 1_000_000,
         ):
-            header, _ = await asyncio.wait_for(asker.ask(wire.request(34, {}, body)), 5)
+            header, _body = await asyncio.wait_for(asker.ask(wire.request(34, {}, body)), 5)
             assert header["code"] == 1
 
     run(test)
@@ -420,10 +420,10 @@ def test_a_topic_is_configured_for_more_queues_than_it_has(run: Callable[..., No
         await asker.ask(wire.request(17, {**fields, "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0"}))
         await asker.ask(send("Wide"))
         # A held pull sees the message, and then the state does.
-        header, _ = await asker.ask(pull("Wide", 0))
+        header, _body = await asker.ask(pull("Wide", 0))
         while header["code"]:
-            header, _ = await asker.ask(pull("Wide", 0))
-        _, body = await asker.ask(wire.request(202, {"topic": "Wide"}))
+            header, _body = await asker.ask(pull("Wide", 0))
+        _header, body = await asker.ask(wire.request(202, {"topic": "Wide"}))
         offsets = [queue["maxOffset"] for queue in wire.value(body)["offsetTable"].values()]
         assert sorted(offsets) == [0] * 1999 + [1]
 
@@ -437,7 +437,7 @@ def test_all_progress_takes_a_time_that_grows_with_the_groups(run: Callable[...,
         for number in range(20_000):
             assert offsets.commit(f"g{number}", "Gone", 0, 1)
         # Of a topic that is gone, so nothing of it is told.
-        _, body = await asyncio.wait_for(asker.ask(wire.request(317, {"isOrder": "false"})), 30)
+        _header, body = await asyncio.wait_for(asker.ask(wire.request(317, {"isOrder": "false"})), 30)
         assert body.count(b'{"g') == 20_000
 
     run(test)
@@ -459,9 +459,10 @@ def test_more_queues_than_an_answer_holds_are_refused(
 
 
 def test_offsets_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("logdex.rocketmq.server.offsets._MOST_QUEUES", 3)
+    monkeypatch.setattr("logdex.rocketmq.server.offsets._MOST_QUEUES", (3, 5))
     offsets = ConsumerOffsets([{"T@g": {"0": 1}}])
     taken = [offsets.commit("g", "T", queue_id, 5) for queue_id in (0, 1, 2, 3, 2)]
     assert taken == [True, True, True, False, True]
+    assert [offsets.commit("g", "U", queue_id, 5) for queue_id in range(3)] == [True, True, False]
     offsets.remove("g")
     assert offsets.commit("g", "T", 3, 5)
