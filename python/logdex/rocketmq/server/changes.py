@@ -56,7 +56,7 @@ def forget_topic(_: Archive, state: State, __: Request) -> Answer:
 
 def put_group(_: Archive, state: State, request: Request) -> Answer:
     """Make a group, or change it."""
-    members = request.members()
+    members = request.content(dict)
     name = members.get("groupName")
     if not isinstance(name, str):
         raise Refusal(Code.SYSTEM_ERROR, "groupName: expected a name")

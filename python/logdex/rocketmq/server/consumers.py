@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from logdex.rocketmq.server.exchange import Handler, Request
     from logdex.rocketmq.server.state import State
 
+_MOST_GROUPS = 4_096
+"""Consumer groups of one heartbeat, and producer groups."""
 _MOST_SUBSCRIPTIONS = 16_384
 """Of one heartbeat, in all its groups."""
 _MOST_QUEUES = 16_384
@@ -101,6 +103,8 @@ def _heartbeat(data: dict[str, Any]) -> _Heartbeat:
         found = _Heartbeat(str(data["clientID"]), consumers, producers)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise Refusal(Code.SYSTEM_ERROR, f"heartbeat: {error!r}") from None
+    if max(len(consumers), len(producers)) > _MOST_GROUPS:
+        raise Refusal(Code.SYSTEM_ERROR, f"heartbeat: expected at most {_MOST_GROUPS} groups")
     if sum(len(each.subscriptions) for each in consumers) > _MOST_SUBSCRIPTIONS:
         raise Refusal(Code.SYSTEM_ERROR, f"heartbeat: expected at most {_MOST_SUBSCRIPTIONS} subscriptions")
     return found
@@ -155,6 +159,8 @@ READS: dict[int, Callable[[dict[str, Any]], object]] = {
     Ask.HEART_BEAT: _heartbeat,
     Ask.LOCK_BATCH_MQ: _queues,
     Ask.UNLOCK_BATCH_MQ: _queues,
+    Ask.CHECK_CLIENT_CONFIG: dict,
+    Ask.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: dict,
 }
 """How the bodies are read whose length a client chooses. A long one is read by another thread before it is answered."""
 
@@ -173,7 +179,7 @@ def unlock(_: Archive, state: State, request: Request) -> Answer:
 
 def check_client(_: Archive, __: State, request: Request) -> Answer:
     """Answer whether a subscription can be served."""
-    subscription = request.members().get("subscriptionData")
+    subscription = request.content(dict).get("subscriptionData")
     kind = subscription.get("expressionType") if isinstance(subscription, dict) else None
     if kind not in (None, "", TAG):
         raise Refusal(Code.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}")
@@ -188,7 +194,7 @@ def _connections(members: dict[Any, Member]) -> list[dict[str, Any]]:
             "language": member.language,
             "version": member.version,
         }
-        for peer, member in members.items()
+        for peer, member in [*members.items()]
     ]
 
 
@@ -208,7 +214,7 @@ def consumer_connections(_: Archive, state: State, request: Request) -> Answer:
             "consumeFromWhere": known.from_where,
             "consumeType": known.consume_type,
             "messageModel": known.message_model,
-            "subscriptionTable": {topic: each.members for topic, each in known.subscriptions.items()},
+            "subscriptionTable": {topic: each.members for topic, each in [*known.subscriptions.items()]},
         }
     )
 

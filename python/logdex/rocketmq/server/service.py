@@ -353,7 +353,7 @@ class BrokerService:
     def _changes(self) -> int:
         """Return the number of changes of tables that have files."""
         master = self._state.master
-        return 0 if master is None else sum(table.changes for table in master.tables)
+        return 0 if master is None else master.changes
 
     def _finish_saved(self, connection: Connection, request: Request, reply: Reply) -> None:
         """Finish a request when the tables are written that it changed or needs. Others do not wait for that."""

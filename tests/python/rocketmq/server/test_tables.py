@@ -88,9 +88,9 @@ def send(topic: str, opaque: int = 1) -> bytes:
     return wire.request(310, fields, b"body", opaque=opaque)
 
 
-def pull(topic: str, offset: int, group: str = "g") -> bytes:
+def pull(topic: str, offset: int, group: str = "g", tags: str = "*") -> bytes:
     fields = {"consumerGroup": group, "topic": topic, "queueId": "0", "queueOffset": str(offset), "maxMsgNums": "32"}
-    rest = {"sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0", "subVersion": "0", "subscription": "*"}
+    rest = {"sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0", "subVersion": "0", "subscription": tags}
     return wire.request(11, {**fields, **rest})
 
 
@@ -367,6 +367,9 @@ def test_a_body_of_a_million_digits_is_refused_at_once(run: Callable[..., None])
 def test_more_than_a_client_may_ask_for_is_refused(run: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consumers, "_MOST_QUEUES", 3)
     monkeypatch.setattr(consumers, "_MOST_SUBSCRIPTIONS", 3)
+    monkeypatch.setattr(consumers, "_MOST_GROUPS", 3)
+    monkeypatch.setattr(clients, "_MOST_TAGS", 3)
+    monkeypatch.setattr(clients, "_LONGEST_EXPRESSION", 3)
     monkeypatch.setattr(clients, "_MOST_MEMBERS", 3)
     monkeypatch.setattr(clients, "_MOST_LOCKS", 5)
 
@@ -380,12 +383,15 @@ def test_more_than_a_client_may_ask_for_is_refused(run: Callable[..., None], mon
         topics = [{"topic": f"T{number}"} for number in range(4)]
         asker.writer.write(heartbeat({"groupName": "g", "subscriptionDataSet": topics}, opaque=5))
         assert (await answer_to(asker, 5))["code"] == 1
-        for groups, code in ((("a", "b", "c"), 0), (("d",), 1), (("a",), 0)):
+        tags = {"groupName": "g", "subscriptionDataSet": [{"topic": "T", "tagsSet": ["a", "b", "c", "d"]}]}
+        for groups, code in ((("a", "b", "c", "d"), 1), ((tags,), 1), (("a", "b", "c"), 0), (("d",), 1), (("a",), 0)):
             asker.writer.write(heartbeat(*groups, opaque=6))
             assert (await answer_to(asker, 6))["code"] == code
         await asker.ask(wire.request(35, {"consumerGroup": "a", "clientID": "c"}))
         asker.writer.write(heartbeat("d", opaque=9))
         assert (await answer_to(asker, 9))["code"] == 0
+        header, _body = await asker.ask(pull("Old", 0, tags="a||b"))
+        assert header["code"] == 23
 
     run(test)
 

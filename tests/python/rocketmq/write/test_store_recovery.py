@@ -66,6 +66,17 @@ def messages(root: Path) -> list[int]:
         return list(pa.table(store.messages(columns=["phy_offset"]))["phy_offset"].to_pylist())
 
 
+def test_what_is_dispatched_again_is_read_at_once(tmp_path: Path) -> None:
+    crashed = tmp_path / "crashed"
+    with StoreWriter.open(tmp_path / "store", services=False, flush="sync", **SMALL) as writer:
+        for number in range(5):
+            writer.put_message("T", b"x", keys=f"k{number}")
+        shutil.copytree(tmp_path / "store", crashed, ignore=shutil.ignore_patterns("lock"))
+    with StoreWriter.open(crashed, services=False, **SMALL) as writer, MessageStore.open(crashed) as store:
+        assert writer.recovered.checked["messages_dispatched"] == 5
+        assert store.queue("T", 0).max_offset == 5
+
+
 @pytest.mark.parametrize("case", golden.KILLED_STORES)
 def test_a_killed_store_becomes_what_its_broker_makes_of_it(case: str, store: Callable[[str], Path]) -> None:
     root = store(case)
