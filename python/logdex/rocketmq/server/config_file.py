@@ -103,6 +103,8 @@ class ConfigTable:
         self._version = version if isinstance(version, dict) else {"counter": 0, "timestamp": _now_ms()}
         self.changes = 0
         """The number of changes since the table was read."""
+        self.changed: Callable[[], None] | None = None
+        """What is called after each change."""
         # A table without entries has no file yet.
         self._saved = 0 if self.entries else -1
         self._last_changes: dict[str, int] = {}
@@ -147,6 +149,8 @@ class ConfigTable:
         self._version = {"counter": counter + 1 if isinstance(counter, int) else 1, "timestamp": _now_ms()}
         self.changes += 1
         self._last_changes[name] = self.changes
+        if self.changed is not None:
+            self.changed()
 
 
 class Saving(Protocol):

@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 """What brokers append to some remarks."""
 _LONGEST_BODY = 4 << 20
-"""Bytes of a body that is read here: more than 10,000 groups of a client."""
+"""Bytes of a body in JSON that is read."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -74,11 +74,6 @@ class Master:
         """The tables that requests change."""
         return self.topics.table, self.groups.table
 
-    @property
-    def changes(self) -> int:
-        """The number of changes of the tables."""
-        return self.topics.table.changes + self.groups.table.changes
-
     def take_group(self, name: str, *, is_unit: bool) -> None:
         """Make a group that consumes, and the topic for what it gives back.
 

@@ -165,6 +165,9 @@ class Server:
         elif self._is_master and not isinstance(given, MessageStore):
             self._writer = StoreWriter.open(given, flush=self._flush, retention=self._retention)
         try:
+            if isinstance(given, StoreWriter):
+                # Answers are read from files, also those about what was just put.
+                given.flush()
             self._store = given if isinstance(given, MessageStore) else MessageStore.open(_root(given))
             await self._start(self._store)
         except BaseException:

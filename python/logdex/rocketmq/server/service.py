@@ -125,7 +125,10 @@ class BrokerService:
         self._puts = None if put_each is None else PutService(self._loop, put_each)
         self._flushed = flushed
         self._tables = tables
+        self._has_changed = False
         self._unsaved = 0
+        for table in state.master.tables if state.master is not None else ():
+            table.changed = self._note_change
         self._held = HeldPulls(self._loop, self._answer_held)
         self._kept_bytes = 0
         """Bytes of the requests that wait for a thread or another client."""
@@ -302,13 +305,11 @@ class BrokerService:
         if code in READS and len(request.command.body) > _LONG_BODY and not request.is_read:
             self._start_thread(connection, request, self._read)
         elif code not in self._slow:
-            before = self._changes()
             reply = self._answer(request)
-            is_ready = self._changes() == before and (not isinstance(reply, Put) or reply.is_ready)
-            if is_ready:
-                self._finish(connection, request, reply)
-            else:
+            if self._has_changed or (isinstance(reply, Put) and not reply.is_ready):
                 self._finish_saved(connection, request, reply)
+            else:
+                self._finish(connection, request, reply)
         elif code in self._quick:
             self._finish(connection, request, self._answer_timed(request))
         else:
@@ -350,10 +351,8 @@ class BrokerService:
             return _fault(request, error)
         return None
 
-    def _changes(self) -> int:
-        """Return the number of changes of tables that have files."""
-        master = self._state.master
-        return 0 if master is None else master.changes
+    def _note_change(self) -> None:
+        self._has_changed = True
 
     def _finish_saved(self, connection: Connection, request: Request, reply: Reply) -> None:
         """Finish a request when the tables are written that it changed or needs. Others do not wait for that."""
@@ -370,6 +369,7 @@ class BrokerService:
         self._save(then)
 
     def _save(self, then: Callable[[NotSaved | None], None]) -> None:
+        self._has_changed = False
         if self._tables is None or self._state.master is None:
             then(None)
         else:
