@@ -222,12 +222,19 @@ pub fn publish(directory: &Path, catalog: &Catalog, presence: &Presence) -> Resu
     storage::create_directories(directory)?;
     let former = read_catalog(directory, &[]).map_or_else(|_| Vec::new(), |former| former.keys);
     storage::put_whole(&directory.join(CATALOG), catalog.encode()?.into())?;
+    clean_up(directory, &former, catalog, presence)
+}
+
+/// Deletes what a catalog that was just written makes needless; `former` are the files of the one that it replaced.
+fn clean_up(directory: &Path, former: &[KeysFile], catalog: &Catalog, presence: &Presence) -> Result<()> {
     let is_alone = presence.is_alone();
+    // Another one may have written its catalog since, and ended.
+    let kept = if is_alone { read_catalog(directory, &[])?.keys } else { catalog.keys.clone() };
     let is_named = |keys: &[KeysFile], name: &str| keys.iter().any(|file| file.path == format!("{KEYS}/{name}"));
     delete_if(&directory.join(KEYS), |entry| {
         let name = entry.name.to_string_lossy();
-        let is_over = is_alone || is_named(&former, &name) || is_abandoned(entry)?;
-        Ok(is_over && !is_named(&catalog.keys, &name))
+        let is_over = is_alone || is_named(former, &name) || is_abandoned(entry)?;
+        Ok(is_over && !is_named(&kept, &name))
     })?;
     let temporary = format!(".{CATALOG}.");
     delete_if(directory, |entry| {
@@ -311,6 +318,20 @@ mod tests {
             }
         }
         assert_eq!(files(directory), 1);
+    }
+
+    #[test]
+    fn a_sealing_that_cleans_up_late_keeps_the_files_of_a_later_catalog() {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
+        let (presence, catalog) = sealing(directory, "first");
+        storage::put_whole(&directory.join(CATALOG), catalog.encode().unwrap().into()).unwrap();
+        let (second, later) = sealing(directory, "second");
+        publish(directory, &later, &second).unwrap();
+        drop(second);
+        clean_up(directory, &[], &catalog, &presence).unwrap();
+        assert_eq!(files(directory), 1);
+        assert!(directory.join(&later.keys[0].path).exists());
     }
 
     #[test]
