@@ -82,11 +82,11 @@ pub fn check_bound(number: i64) -> Result<(), String> {
 /// What is wrong with a number before 1990, as it was given.
 fn ambiguous(number: i64, text: &str) -> String {
     let (ms, seconds) = (TimeText(number), number.saturating_mul(1000));
-    let mut readings = format!("{ms} in milliseconds, {} in seconds", TimeText(seconds));
-    if let Some(date) = days_of(number / 10_000, number / 100 % 100, number % 100) {
-        let date = TimeText(date * DAY_MS).to_string();
-        readings.push_str(&format!(", {} as a date", date.get(..10).unwrap_or_default()));
-    }
+    let date = days_of(number / 10_000, number / 100 % 100, number % 100).map(|days| {
+        let date = TimeText(days * DAY_MS).to_string();
+        format!(", {} as a date", date.get(..10).unwrap_or_default())
+    });
+    let readings = format!("{ms} in milliseconds, {} in seconds{}", TimeText(seconds), date.unwrap_or_default());
     format!("{text} is ambiguous: {readings}; expected milliseconds of 1990 or later, or ISO 8601")
 }
 

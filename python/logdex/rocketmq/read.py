@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -153,7 +153,7 @@ class MessageRead:
                     threads=threads,
                 )
 
-        def batches() -> Iterator[RecordBatch]:
+        def batches() -> Generator[RecordBatch, None, None]:
             at, rest_threads = 0, threads
             directories = self.queues.directories(topics) if by_queues else {}
             queues = [
@@ -219,13 +219,16 @@ class MessageRead:
 
 
 def _warning_of_topics(
-    batches: Iterator[RecordBatch], topics: Sequence[str], known_topics: Callable[..., Sequence[str] | None]
+    batches: Generator[RecordBatch, None, None],
+    topics: Sequence[str],
+    known_topics: Callable[..., Sequence[str] | None],
 ) -> Iterator[RecordBatch]:
     """Pass batches on, and warn at their end of wanted topics that are not there."""
     rows = 0
-    for batch in batches:
-        rows += batch.num_rows
-        yield batch
+    with closing(batches):
+        for batch in batches:
+            rows += batch.num_rows
+            yield batch
     # One of several topics may be unknown although there are rows.
     if rows == 0 or len(topics) > 1:
         known = known_topics(scan=rows == 0)

@@ -19,6 +19,9 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PySegmentReader>()
 }
 
+/// Topic, partition, first offset, the offset after the last one, and bytes of the log.
+type PyUnread = (Option<String>, Option<i32>, i64, i64, u64);
+
 /// What is known of the way through the segments.
 #[derive(Clone)]
 pub(in super::super) struct Notes {
@@ -145,7 +148,7 @@ impl PySegmentReader {
     /// The offsets that damage hides: topic, partition, first offset, the offset after the last one, and bytes of the log. The end
     /// of the log may be unknown: it is then 2^63 - 1. Missing segments are findings only.
     #[getter]
-    fn unread(&self, py: Python<'_>) -> PyResult<Vec<(Option<String>, Option<i32>, i64, i64, u64)>> {
+    fn unread(&self, py: Python<'_>) -> PyResult<Vec<PyUnread>> {
         let of = |each: UnreadOffsets| (each.topic, each.partition, each.begin_offset, each.end_offset, each.bytes);
         Ok(self.notes(py)?.unread.into_iter().map(of).collect())
     }

@@ -111,6 +111,7 @@ def test_a_filtered_scan_returns_what_the_conditions_choose(
     assert compared or "log" in name
 
 
+@pytest.mark.filterwarnings("ignore::logdex.UnknownTopicWarning")
 @given(seed=st.integers(0, 2**32))
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_messages_takes_topics_keys_and_tags(seed: int, filtered_store: MessageStore) -> None:

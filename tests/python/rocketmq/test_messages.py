@@ -60,6 +60,7 @@ def questions(rows: list[dict[str, Any]], chance: random.Random) -> list[tuple[A
     return asked
 
 
+@pytest.mark.filterwarnings("ignore::logdex.UnknownTopicWarning")
 @pytest.mark.parametrize("case", golden.STORES)
 def test_messages_are_those_of_the_log(case: str, store: Callable[[str], Path]) -> None:
     rows = golden.rows(case, "messages")
@@ -73,6 +74,7 @@ def test_messages_are_those_of_the_log(case: str, store: Callable[[str], Path]) 
     assert compared > 40
 
 
+@pytest.mark.filterwarnings("ignore::logdex.UnknownTopicWarning")
 @pytest.mark.parametrize("case", golden.STORES)
 def test_queues_lead_to_the_same_messages(
     case: str, store: Callable[[str], Path], caplog: pytest.LogCaptureFixture
@@ -97,6 +99,7 @@ def test_queues_lead_to_the_same_messages(
     assert {record.getMessage().split(";")[0] for record in caplog.records} <= {'topic "nobody\'s" has no queue'}
 
 
+@pytest.mark.filterwarnings("ignore::logdex.UnknownTopicWarning")
 def test_columns_are_as_in_a_scan(store: Callable[[str], Path]) -> None:
     with MessageStore.open(store("basic")) as opened:
         whole = pa.table(opened.commit_log.scan())

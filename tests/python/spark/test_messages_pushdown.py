@@ -94,6 +94,7 @@ def _questions(messages: list[dict[str, Any]], chance: random.Random) -> Iterato
         yield {"queue_id": "[]"}, lambda _: False
 
 
+@pytest.mark.filterwarnings("ignore::logdex.UnknownTopicWarning")
 @pytest.mark.parametrize("case", golden.STORES)
 def test_the_same_rows_with_and_without_pushdown(shared_store: Callable[[str], Path], case: str) -> None:
     root, messages = shared_store(case), golden.rows(case, "messages")

@@ -270,7 +270,7 @@ def _cat_logs(source: Source, arguments: argparse.Namespace) -> int:
 def _last_rows(log: LogRead, end: int, num: int) -> Iterator[RecordBatch]:
     """Read the last rows before an offset, from ever farther back until there are enough."""
     batches: deque[RecordBatch] = deque()
-    rows = 0
+    rows, stream = 0, None
     for begin in log.starts(end, num) if num else ():
         batches, rows = deque(), 0
         stream = log.read(begin, end)
@@ -281,6 +281,8 @@ def _last_rows(log: LogRead, end: int, num: int) -> Iterator[RecordBatch]:
                 rows -= batches.popleft().num_rows
         if rows >= num:
             break
+    if stream is not None:
+        _say_passed_over(stream)
     if batches:
         batches[0] = batches[0].slice(max(0, rows - num))
     return iter(batches)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from logdex._core import dump_file, read_records
 from logdex.cli.output import complain
 from logdex.cli.sources import Description, Listing, LogRead, Part, Source
+from logdex.errors import CorruptFileError
 from logdex.hash_index import IndexDirectory
 from logdex.kafka import Log, LogDir, LogSegment, OffsetIndex, TimeIndex, checkpoint
 from logdex.kafka.files import (
@@ -144,7 +145,7 @@ class _KafkaSource(Source):
             LogRead(
                 f"{log.topic}-{log.partition}",
                 partial(_bounds, log, filters.offset),
-                lambda begin, end, log=log: self._read([log], filters, body, begin, end),  # type: ignore[misc]
+                lambda begin, end, log=log: self._read([log], filters, body, begin, _read_end(log, end)),  # type: ignore[misc]
                 partial(_starts, log, filters.offset),
             )
             for log in self._matching(filters)
@@ -185,6 +186,15 @@ def _bounds(log: Log | LogSegment, offset: int | None) -> tuple[int, int]:
     if isinstance(log, LogSegment):
         return max(offset or 0, log.base_offset), log.readable_end()
     return max(offset or 0, log.log_start_offset), log.readable_end()
+
+
+def _read_end(log: Log | LogSegment, end: int) -> int | None:
+    """Return the end of a read; None if the log cannot be walked to its end, so that the read reaches the damage there."""
+    try:
+        _ = log.next_offset() if isinstance(log, LogSegment) else log.log_end_offset
+    except CorruptFileError:
+        return None
+    return end
 
 
 def _starts(log: Log | LogSegment, offset: int | None, end: int, rows: int) -> Iterator[int]:
