@@ -44,6 +44,20 @@ def append(writer: ConsumeQueueWriter, log: CommitLog, begin: int | None = None)
     return sum(writer.append_batch(batch) for batch in log.scan(begin_phy_offset=begin, columns=columns))
 
 
+def test_the_queues_that_readers_see_grow_are_told_once(store: Store, tmp_path: Path) -> None:
+    with CommitLog.open(store("basic") / "commitlog") as log:
+        writer = ConsumeQueueWriter.create(tmp_path / "new", **options("basic"))
+        assert append(writer, log)
+        # Nobody sees what is buffered.
+        assert writer.take_grown() == []
+        writer.flush(sync=False)
+        grown = writer.take_grown()
+        assert {(topic, queue_id): end for topic, queue_id, end in grown} == ends(writer)
+        assert len(grown) == len(ends(writer)) > 10
+        assert writer.take_grown() == []
+        writer.finish()
+
+
 @pytest.mark.parametrize("case", golden.CLEAN_STORES)
 def test_opening_a_clean_store_changes_no_byte(store: Store, case: str) -> None:
     root = store(case)
