@@ -28,17 +28,17 @@ HEAD = 4
 """Bytes at the beginning of a frame that say how long it is."""
 _TICK_S = 1.0
 _TURN_S = 0.01
-"""After so long the frames of one client wait until the event loop has looked at the others."""
+"""After this time the other clients are served before the next frame of the same client."""
 _BACKLOG = 1024
 _ACCEPTED_AT_ONCE = 16
 _ACCEPT_AGAIN_S = 1.0
 _HANDSHAKE_S = 10.0
 _HANDSHAKES = 256
 """TLS handshakes at a time: each takes 270 KB before the client has shown anything."""
-_RESERVED_DESCRIPTORS = 256
+_RESERVED_DESCRIPTORS = 320
 """Descriptors that no connection takes, for files of the store and of logs."""
 _IDLE_S = (0.1, 10.0)
-"""If there are too many connections, one makes place that is idle for so long: without any frame yet, and after one."""
+"""Seconds after which an idle connection may be closed for a new one: before its first frame, and after one."""
 _NO_PLACE_S = 0.1
 _SMALL = 65_536
 _MOST_READ = 262_144
@@ -191,7 +191,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def _end_handshake(self) -> None:
-        # asyncio has the socket, and takes this as its end.
+        # asyncio owns the socket, and sees the end of the stream.
         with suppress(OSError):
             self._accepted.shutdown(socket.SHUT_RDWR)
 
@@ -338,13 +338,13 @@ class Listener:
         self._silent: dict[str, dict[Connection, None]] = {}
         """Connections without any frame yet, by their host and in the order of their begin."""
         self._no_place: tuple[str, float] = ("", 0.0)
-        """A host of which no connection was idle, and until when this is believed."""
+        """A host of which no connection was idle, and until when that is not checked again."""
         self._capacity = self.limits.connections
         self._is_full = False
         self._handshakes: dict[Connection, None] = {}
         self._opening: set[asyncio.Task[None]] = set()
         self._unsent: dict[Connection, tuple[int, float]] = {}
-        """Bytes that wait for a client, and since when it has taken nothing."""
+        """Bytes that wait for a client, and since when it has not taken any."""
         self._unsent_bytes = 0
         self._sockets: list[socket.socket] = []
         self._watch: asyncio.Task[None] | None = None
@@ -441,7 +441,8 @@ class Listener:
         except (OSError, asyncio.TimeoutError) as error:
             _log.debug("%s: %s", connection.address, error)
             self.forget(connection)
-            connection.closed.set_result(None)
+            if not connection.closed.done():
+                connection.closed.set_result(None)
         finally:
             if is_ours:
                 accepted.close()
@@ -472,7 +473,7 @@ class Listener:
         oldest = min((each for each in self.connections if each.host == host), key=lambda each: each.active)
         if oldest.is_idle:
             return oldest
-        # Many new clients do not make it look at all connections each time.
+        # So that many new clients do not cost a look at all connections each.
         self._no_place = (host, self.now() + _NO_PLACE_S)
         return None
 
@@ -488,7 +489,7 @@ class Listener:
         return True
 
     def _say_full(self, why: str) -> None:
-        """Log once that clients are turned away, until there is space again."""
+        """Log once that clients are turned away, until there is space for more."""
         if not self._is_full:
             self._is_full = True
             _log.warning("%s: idle clients are closed for new ones, or these are turned away", why)
@@ -525,7 +526,7 @@ class Listener:
                 slow.pop(0).drop("takes no answers, and too many bytes wait for all clients")
 
     def _look_at_unsent(self) -> None:
-        """Look what clients have taken."""
+        """Update the counts of unsent bytes by what clients have taken."""
         now = self.now()
         for connection, (before, since) in [*self._unsent.items()]:
             size = connection.unsent_bytes

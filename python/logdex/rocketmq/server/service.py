@@ -68,10 +68,10 @@ _MOST_KEPT_BYTES = 64 << 20
 """Bytes of the requests of all clients that wait: for their queue, for a thread, or for another client."""
 _FORWARD_S = 10.0
 _LOOK_S = 1.0
-"""How often queues with held pulls are looked at, in a store that a broker may write."""
+"""Seconds between two polls of the queues with held pulls, in a store that a broker may write."""
 _LOOKED_AT_ONCE = 64
 _REST_OF_LOOKS = 4
-"""Looks take a fifth of the time at most."""
+"""Polls take a fifth of the time at most."""
 _BESIDE_FIELDS = 1024
 _DRAIN_S = 0.01
 _BUSY = "[OVERLOAD]system busy, start flow control for a while"
@@ -121,7 +121,7 @@ class BrokerService:
         self._searches: Counter[Connection] = Counter()
         """Requests in threads, by client."""
         self._results = threading.Semaphore(1)
-        """So that results do not come faster than the event loop sends them: each may be a frame of the greatest size."""
+        """One result waits for the event loop at a time: each may be a frame of the greatest size."""
         self._puts = None if put_each is None else PutService(self._loop, put_each)
         self._flushed = flushed
         self._tables = tables
@@ -138,7 +138,7 @@ class BrokerService:
         self._waiting: set[asyncio.Task[None]] = set()
         self._opaque = 0
         if put_each is None and not archive.is_remote:
-            # Only its own writer says which queues grew. Nobody looks at a remote store for each pull.
+            # Only the server's own writer reports which queues grew. A remote store is not polled.
             self._waiting.add(self._loop.create_task(self._look_at_queues()))
 
     # What a listener calls
@@ -225,7 +225,7 @@ class BrokerService:
             forwarded.timeout.cancel()
         self._held.clear()
         self._forwarded.clear()
-        # Nobody waits for the results any more.
+        # Threads that wait with a result can end.
         self._results.release(_MOST_IN_THREADS + _THREADS)
         self._threads.shutdown()
         self._lister.shutdown()
@@ -244,7 +244,7 @@ class BrokerService:
         self._held.grown(ends)
 
     async def _look_at_queues(self) -> None:
-        """Look now and then whether queues with held pulls grew: the broker of the store writes to files, and tells nobody."""
+        """Poll the queues with held pulls: the broker of the store only writes to its files."""
         while True:
             await asyncio.sleep(_LOOK_S)
             queues = self._held.queues()
@@ -261,7 +261,7 @@ class BrokerService:
         try:
             return self._archive.bounds(topic, queue_id)[1]
         except (OSError, ValueError):
-            # The pull itself tells the error.
+            # The answer to the pull reports the error.
             return MAX_INT64
 
     async def check_transactions(self) -> None:
@@ -568,7 +568,7 @@ def _fault(request: Request, error: Exception) -> Answer:
 
 
 def _log_request(request: Request, reply: Answer) -> None:
-    """Write a line about a request without what could be used to sign others."""
+    """Log a request, without its access key and signature."""
     fields = {name: "***" if name in SECRETS else value for name, value in request.command.ext.items()}
     remark, key = reply.remark, request.command.ext.get(ACCESS_KEY)
     if remark and key:
