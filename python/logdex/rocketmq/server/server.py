@@ -457,7 +457,10 @@ def _call_soon(
 async def _resolved(advertise: str) -> str:
     """Return an address as messages have it: they hold no names of hosts."""
     host, _, port = advertise.rpartition(":")
-    found = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        raise OSError(error.errno, error.strerror, advertise) from None
     address = str(found[0][4][0])
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
