@@ -181,7 +181,7 @@ class PageRead:
         """Return the offset up to which the queues have every message."""
         topic = self._wanted.topic
         own = self._read.queues.directories(None if topic is None else [topic])
-        return self._read.dispatched_up_to(own)
+        return self._read.dispatched_up_to(own, lately=True)
 
     def _by_queues(self, queues: Sequence[tuple[ConsumeQueue, int, int]], low: int, high: int) -> int:
         """Read messages of [low, high) through their units; return the position where to read on."""

@@ -197,18 +197,20 @@ class MessageRead:
         read = batches() if not topics or known_topics is None else _warning_of_topics(batches(), topics, known_topics)
         return BatchStream(schema, read, damage.findings)
 
-    def dispatched_up_to(self, own: Directories | None = None, threads: int | None = None) -> int:
+    def dispatched_up_to(
+        self, own: Directories | None = None, threads: int | None = None, *, lately: bool = False
+    ) -> int:
         """Return the offset up to which the queues are reliable: a broker's start would dispatch messages only from there.
 
         Args:
             own: The directories of some queues. If they lead near the end of the log, no others are read, and the offset may be a
                 little lower. None: all queues are read.
             threads: As in `MessageStore.messages`.
+            lately: What an earlier call found serves, too, if it is near the end of the log.
         """
         end = None if own is None else self.queues.dispatched_end(own, threads)
         if end is None or self.log.max_offset - end > _SHORT_BYTES:
-            lag = 0 if own is None else _SHORT_BYTES
-            end = self.queues.dispatched_end_of_all(lag, threads)
+            end = self.queues.dispatched_end_of_all(_SHORT_BYTES if lately else 0, threads)
         # While a broker runs its queues are complete, although not all is on the disk. A logdex writer writes them one by one.
         is_running = self.layout.broker is not None and not self.layout.written_by_logdex
         if end is None or is_running or not self.layout.abort.exists():
