@@ -4,12 +4,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
-use pyo3::exceptions::PyStopIteration;
+use pyo3::exceptions::{PyException, PyStopIteration};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyIterator, PyList};
 use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader, PySchema, PyTable};
 
 use super::batch_stream::is_closed;
+use super::signals;
 
 /// A Python iterator of record batches.
 struct GivenBatches {
@@ -42,7 +43,14 @@ impl Iterator for GivenBatches {
             if let Ok(Some(_)) = &next {
                 self.batches = Some(batches);
             }
-            next.map_err(|error| ArrowError::ExternalError(Box::new(error))).transpose()
+            let text = |error: PyErr| {
+                // Ctrl-C must not become a text alone.
+                if !error.is_instance_of::<PyException>(py) {
+                    signals::raise_later(error.clone_ref(py));
+                }
+                ArrowError::ExternalError(Box::new(error))
+            };
+            next.map_err(text).transpose()
         })
     }
 }

@@ -34,17 +34,22 @@ fn look() -> io::Result<()> {
     }
     match Python::try_attach(|py| py.check_signals()) {
         Some(Err(error)) => {
-            *RAISED.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-            IS_RAISED.store(true, Ordering::Relaxed);
-            #[expect(unsafe_code, reason = "no safe call adds one")]
-            // SAFETY: the function may be called at any time, and needs no argument. If there is no place for it, the error of this
-            // wait brings the exception.
-            unsafe {
-                ffi::Py_AddPendingCall(Some(raise_now), std::ptr::null_mut());
-            }
+            raise_later(error);
             ended()
         }
         _ => Ok(()),
+    }
+}
+
+/// Raises what a handler raised as soon as the call that waits has returned, unless its error does so.
+pub(super) fn raise_later(error: PyErr) {
+    *RAISED.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+    IS_RAISED.store(true, Ordering::Relaxed);
+    #[expect(unsafe_code, reason = "no safe call adds one")]
+    // SAFETY: the function may be called at any time, and needs no argument. If there is no place for it, the error of the wait brings
+    // the exception.
+    unsafe {
+        ffi::Py_AddPendingCall(Some(raise_now), std::ptr::null_mut());
     }
 }
 

@@ -323,6 +323,48 @@ class TestLosses:
                     ("file-gap", lost.name[:20] + ".log")
                 ]
 
+    @pytest.mark.parametrize("case", golden_tiered.CASES)
+    def test_a_hole_on_the_disk_is_filled(self, copied: Callable[[str], Path], case: str) -> None:
+        # The disk has all segments again, as before they were moved, but one or two of the middle.
+        folder = copied(case)
+        partition = folder / "before" / "packed-0"
+        logs = [partition / f"{path.name[:20]}.log" for path in _objects(folder, "packed")]
+        assert len(logs) > 2
+        for lost in logs[1:]:
+            for path in partition.glob(f"{lost.stem}.*"):
+                path.unlink()
+            with LogDir.open(folder / "before") as alone:
+                assert alone.log("packed", 0).missing_segments()
+            with opened(folder, case, "before") as logs_of_both:
+                log = logs_of_both.log("packed", 0)
+                assert log.missing_segments() == []
+                found = rows_of(pa.table(log.records(columns=COLUMNS)))
+                assert found == [row for row in golden_tiered.records(case) if row["topic"] == "packed"]
+                assert log.segments[1].path.name == logs[1].name
+
+    @pytest.mark.parametrize(
+        ("change", "said"),
+        [
+            ({"segmentLeaderEpochs": {"1": 0}}, "whose leader epochs (1 from 0) are not those of the log"),
+            ({"endOffset": -1}, "expected endOffset: "),
+        ],
+    )
+    def test_a_segment_that_is_left_out_is_named(
+        self, copied: Callable[[str], Path], change: dict[str, Any], said: str
+    ) -> None:
+        folder = copied("aiven")
+        lost = _objects(folder, "packed")[1].with_suffix(".rsm-manifest")
+        manifest = json.loads(lost.read_text())
+        manifest["remoteLogSegmentMetadata"] |= change
+        lost.write_text(json.dumps(manifest))
+        with opened(folder, "aiven") as logs:
+            log = logs.log("packed", 0)
+            (finding,) = log.missing_segments()
+            assert (finding.kind, lost.stem in finding.found, said in finding.found) == ("file-gap", True, True)
+            with pytest.raises(CorruptFileError, match="expected a segment"):
+                log.records().read_all()
+            assert 0 < _damage(logs, "packed")[0] < 180
+
     @pytest.mark.parametrize("case", [case for case in AIVEN if case != "aiven"])
     def test_damage_in_a_chunk_loses_its_batches_alone(self, copied: Callable[[str], Path], case: str) -> None:
         folder = copied(case)

@@ -52,6 +52,24 @@ def rows(frame: DataFrame) -> list[dict[str, Any]]:
     return sorted(frame.toArrow().to_pylist(), key=repr)
 
 
+def test_the_pages_of_spark_show_no_storage_option(
+    spark: SparkSession, store: tuple[Path, str], options: dict[str, str], server: object_store.ObjectStore
+) -> None:
+    given = {**options, "storage.retry_timeout": "47s"}
+    spark.read.format("rocketmq").options(**given).load(store[1]).createOrReplaceTempView("hidden")
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    jobs = spark._jsparkSession.sharedState().statusStore().executionsList()
+    (plan,) = [
+        plan
+        for number in range(jobs.size())
+        if "hidden" in (plan := jobs.apply(number).physicalPlanDescription()) and "storage." in plan
+    ]
+    for name, value in {**server.options, "retry_timeout": "47s"}.items():
+        assert f"storage.{name}=" in plan
+        assert value not in plan
+    spark.catalog.dropTempView("hidden")
+
+
 @pytest.mark.parametrize(
     ("chosen", "count"),
     [

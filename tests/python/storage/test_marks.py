@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import pickle
 import re
+import subprocess
+import sys
+import zlib
 from typing import TYPE_CHECKING
 
 import pytest
 
 import golden
 import golden_kafka
+from logdex._core import locate, storage_options
 from logdex.kafka import LogDir, LogSegment
 from logdex.rocketmq import CommitLog, IndexFile, IndexService, MessageStore
 
@@ -76,12 +80,66 @@ def test_stores_of_other_options_are_others(server: object_store.ObjectStore, tm
         store.close()
 
 
+def test_options_are_compared_and_not_only_a_checksum_of_them() -> None:
+    first = {"aws_secret_access_key": "alice-secret", "aws_region": "x"}
+    second = {"aws_secret_access_key": forged(first, "mallory-"), "aws_region": "x"}
+    assert checksum(first) == checksum(second)
+    places = [locate("s3://forged/x", options) for options in (first, second)]
+    assert [storage_options(place) for place in places] == [first, second]
+    for options, place in zip((first, second), places, strict=True):
+        assert f"{checksum(options):08x}" not in os.fspath(place)
+        assert f"{checksum(options):08x}".encode() not in pickle.dumps(place)
+        assert locate("s3://forged/x", dict(reversed(options.items()))) == place
+
+
+def checksum(options: dict[str, str]) -> int:
+    """Return the CRC-32 of options."""
+    words = (f"{len(name)}:{name}{len(value)}:{value}" for name, value in sorted(options.items()))
+    return zlib.crc32("".join(words).encode())
+
+
+def forged(options: dict[str, str], begin: str) -> str:
+    """Return another secret of the same checksum: letters that differ in one bit, chosen by elimination."""
+
+    def of(chosen: int) -> str:
+        return begin + "".join("ac"[chosen >> place & 1] for place in range(40))
+
+    def checked(chosen: int) -> int:
+        return checksum({**options, "aws_secret_access_key": of(chosen)})
+
+    def reduced(rest: int) -> tuple[int, int]:
+        chosen = 0
+        while rest and rest.bit_length() in basis:
+            value, places = basis[rest.bit_length()]
+            rest, chosen = rest ^ value, chosen ^ places
+        return rest, chosen
+
+    basis: dict[int, tuple[int, int]] = {}
+    for place in range(40):
+        rest, chosen = reduced(checked(1 << place) ^ checked(0))
+        if rest:
+            basis[rest.bit_length()] = (rest, chosen ^ 1 << place)
+    rest, chosen = reduced(checksum(options) ^ checked(0))
+    assert rest == 0
+    return of(chosen)
+
+
+def test_a_mark_of_another_process_is_refused() -> None:
+    command = "import os; from logdex._core import locate; print(os.fspath(locate('s3://b/x', {'aws_region': 'y'})))"
+    given = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True).stdout.strip()
+    assert MARK.search(given)
+    with pytest.raises(ValueError, match="expected a URL without a mark"):
+        locate(given)
+    assert storage_options(locate(given, {"aws_region": "z"})) == {"aws_region": "z"}
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
         ("AWS_ENDPOINT", "HIDDEN"),
         ("AWS_ENDPOINT_URL", "not a URL HIDDEN"),
         ("AWS_ENDPOINT_URL_S3", "http://HIDDEN:secret@"),
+        ("AWS_ENDPOINT", "http://user:HIDDEN@127.0.0.1:1"),
         ("AWS_ENDPOINT", ""),
         ("AWS_ENDPOINT", "https://"),
     ],

@@ -83,6 +83,15 @@ def test_refusals_tell_no_secret(
             "az://container",
         ),
         ("s3n://HIDDEN-eleven:x@bucket/y", {}, "s3n"),
+        (
+            "s3a://KEY:HIDDEN/twelve@bucket/y",
+            {},
+            r"s3a://\*\*\*@bucket/y: expected a URL without user name and password",
+        ),
+        ("http://HIDDEN-thirteen@127.0.0.1:PORT/x", {}, "the storage options username and password"),
+        ("hdfs://user:HIDDEN-fourteen@host:1/x", {}, "expected a URL without user name"),
+        ("abfss://container:HIDDEN-fifteen@account/x", {}, "expected a URL without user name"),
+        ("s3://bucket/x", {"aws_endpoint": "http://user:HIDDEN-sixteen@127.0.0.1:PORT"}, "without user and password"),
     ],
 )
 def test_errors_tell_no_secret(
@@ -118,4 +127,8 @@ def test_handles_and_commands_tell_no_secret(
     assert main(["info", url, *words]) == 0
     assert main(["info", f"{url}/none", *words]) == 2
     assert main(["info", url, "--storage", "HIDDEN-without-a-sign"]) == 2
+    for command in ("info", "verify", "cat", "find", "explain"):
+        words = ["orders", "key"] if command in ("find", "explain") else []
+        assert main([command, "http://bob:HIDDEN-in-a-url@127.0.0.1:9/x", *words]) == 2
+    assert main(["recover", "http://bob:HIDDEN-in-a-url@127.0.0.1:9/x"]) == 2
     assert_silent("".join(capsys.readouterr()))
