@@ -97,7 +97,9 @@ pub fn locate_all(given: &Path, options: Option<&Options>) -> Result<PathBuf> {
 }
 
 fn refused(text: &str, found: &str) -> Error {
-    Error::InvalidArgument(format!("{text}: {found}"))
+    let is_remote = scheme(text).is_some_and(|(scheme, _)| !is_local(scheme));
+    let shown = if is_remote { roots::without_secrets(text) } else { text.to_owned() };
+    Error::InvalidArgument(format!("{shown}: {found}"))
 }
 
 /// The scheme of a URL, and what follows its colon, which begins with a slash.

@@ -186,8 +186,7 @@ mod tests {
         assert_eq!(with_paths_only(of(&good).as_bytes()).unwrap(), None);
         for bad in ["a/../b", "a/./b", "a//b", "a/&#46;./b", "a/&#1;"] {
             for bad in [entry(bad), prefix(&format!("{bad}/"))] {
-                let [first, rest @ ..] = &good;
-                let listing = of(&[&[first.clone(), bad], rest].concat());
+                let listing = of(&[&good[..1], &[bad], &good[1..]].concat());
                 let kept = with_paths_only(listing.as_bytes()).unwrap().unwrap();
                 assert_eq!(String::from_utf8(kept).unwrap(), of(&good), "{listing}");
             }

@@ -13,7 +13,7 @@ use std::sync::{Arc, LazyLock};
 use arc_swap::ArcSwap;
 
 use super::process_stores;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, without_users};
 
 /// Options by name, sorted; the names are those of the `object_store` crate.
 pub type Options = Vec<(String, String)>;
@@ -43,7 +43,7 @@ static ROOTS: Roots = LazyLock::new(ArcSwap::default);
 /// # Errors
 /// `InvalidArgument` for a scheme that is not read, a URL without host or bucket, and one with a user name and a password.
 pub fn locate(url: &str, options: Option<&Options>) -> Result<PathBuf> {
-    let refused = |what: &str| Error::InvalidArgument(format!("{}: {what}", without_user(url)));
+    let refused = |what: &str| Error::InvalidArgument(format!("{}: {what}", without_secrets(url)));
     let (scheme, rest) = url.split_once(':').ok_or_else(|| refused("expected a URL"))?;
     let rest = rest.trim_start_matches('/');
     // A path type may have removed a slash, and a path that came from here may have a mark.
@@ -173,7 +173,37 @@ pub fn url(path: &Path) -> Option<String> {
     resolve(path).map(|(_, url, _, key)| if key.is_empty() { url } else { format!("{url}/{key}") })
 }
 
-/// A URL for a message: what is before `@` may be a password, and what is after `?` a signature.
-fn without_user(url: &str) -> String {
-    crate::error::without_users(url.split(['?', '#']).next().unwrap_or(url)).into_owned()
+/// A URL for a message: what is before `@` or no port may be a password, and what is after `?` a signature.
+pub(in crate::io) fn without_secrets(url: &str) -> String {
+    let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
+    // A path type may have removed a slash.
+    let whole = format!("{scheme}://{}", rest.trim_start_matches('/'));
+    let masked = without_users(&whole);
+    let authority = masked.split("://").nth(1).and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or_default();
+    if has_user("", authority) && !authority.contains('@') {
+        return format!("{scheme}://***");
+    }
+    let shown = if masked == whole { url } else { &masked };
+    shown.split(['?', '#']).next().unwrap_or(shown).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_in_a_message_has_no_secret() {
+        for plain in ["s3:/bucket/x", "s3://b/../x", "hdfs://host:8020/a@b", "abfss://c@a.dfs/x", "http://[::1]:80/x"] {
+            assert_eq!(without_secrets(plain), plain);
+        }
+        for (given, shown) in [
+            ("s3a:/KEY:PW@bucket/x", "s3a://***@bucket/x"),
+            ("s3a://KEY:P?W@bucket/x", "s3a://***@bucket/x"),
+            ("s3a://KEY:P/W@bucket/x", "s3a://***@bucket/x"),
+            ("s3a://KEY:PW/x", "s3a://***"),
+            ("http://TOKEN@host/x?signature", "http://***@host/x"),
+        ] {
+            assert_eq!(without_secrets(given), shown);
+        }
+    }
 }
