@@ -86,6 +86,16 @@ ADAPTS = frozenset(
     }
 )
 """Those that are one search: when the last one was quick, the next one needs no thread. The cost of others is their client's."""
+OF_MANY = frozenset(
+    {
+        Ask.GET_TOPIC_STATS_INFO,
+        Ask.GET_CONSUME_STATS,
+        Ask.GET_BROKER_CONSUME_STATS,
+        Ask.QUERY_CONSUME_TIME_SPAN,
+        Ask.INVOKE_BROKER_TO_RESET_OFFSET,
+    }
+)
+"""Those that look at each queue of a topic, or of all groups."""
 SLOW_IF_REMOTE = frozenset(
     {
         Ask.PULL_MESSAGE,

@@ -161,8 +161,8 @@ class Put:
 
     message: NewMessage
     then: Callable[[Places | str], Answer | Put]
-    is_ready: bool = True
-    """False: the file of the topics does not name the message's topic yet, so it must be written first."""
+    needs: str | None = None
+    """A topic that the file of the topics must name before the message is stored; None: it does."""
 
 
 Places: TypeAlias = "list[tuple[int, int, str]]"

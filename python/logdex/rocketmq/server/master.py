@@ -6,6 +6,7 @@ Source: TopicConfigManager, SubscriptionGroupManager.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -118,6 +119,8 @@ class TopicTable:
         own[f"{cluster}_REPLY_TOPIC"] = _topic(f"{cluster}_REPLY_TOPIC", 1)
         self.sends: SendTable | None = None
         """The topics that take plain sends, which come here only once."""
+        self.waiting: Counter[str] = Counter()
+        """The number of sends that wait for the file, by topic."""
         self._known: dict[str, Topic] = {}
         is_new = not self.table.entries
         if is_new:
@@ -166,10 +169,14 @@ class TopicTable:
         self.table.put(name, _topic(name, queues, perm, sys_flag))
         return topic_of(self.table.entries[name])
 
+    def unready(self, *names: str) -> str | None:
+        """Return the first of some topics that the file does not name yet, or for which sends wait; None: there is none."""
+        return next((name for name in names if name in self.waiting or not self.table.is_saved(name)), None)
+
     def learn(self, name: str) -> None:
-        """Let sends to a topic be taken together from now on, if its file names it: they wait for no table."""
+        """Let sends to a topic be taken together from now on: they wait for no table, and overtake none that do."""
         topic = self.get(name)
-        if self.sends is not None and topic is not None and self.table.is_saved(name):
+        if self.sends is not None and topic is not None and self.unready(name) is None:
             self.sends.learn(name, max(topic.read_queues, topic.write_queues))
 
     def put(self, name: str, topic: Topic, filter_type: str) -> None:

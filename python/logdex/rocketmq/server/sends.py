@@ -135,7 +135,7 @@ def send(_: Archive, state: State, request: Request) -> Put:
         ext = {"queueId": str(queue_id), **REGION, "msgId": ids, "queueOffset": str(first)}
         return Answer(ext=ext)
 
-    return Put(message, then, is_ready=all(map(master.topics.table.is_saved, (name, message.topic))))
+    return Put(message, then, master.topics.unready(name, message.topic))
 
 
 def make_half(message: NewMessage) -> None:
@@ -268,7 +268,7 @@ def send_back(archive: Archive, state: State, request: Request) -> Put | Answer:
             return Answer(code=Code.SYSTEM_ERROR, remark="MESSAGE_ILLEGAL")
         return Answer()
 
-    return Put(message, then, is_ready=master.topics.table.is_saved(topic))
+    return Put(message, then, master.topics.unready(topic))
 
 
 def message_at(archive: Archive, phy_offset: int) -> Message | None:

@@ -20,7 +20,7 @@ from logdex._listener import Goodbye
 from logdex._types import MAX_INT64
 from logdex.rocketmq.remoting_codes import Ask, Code
 from logdex.rocketmq.server.access import ACCESS_KEY, SECRETS, refusal
-from logdex.rocketmq.server.answers import ADAPTS, SLOW, SLOW_IF_REMOTE, answer
+from logdex.rocketmq.server.answers import ADAPTS, OF_MANY, SLOW, SLOW_IF_REMOTE, answer
 from logdex.rocketmq.server.consumers import READS
 from logdex.rocketmq.server.exchange import Answer, Forward, Hold, Peer, Put, Refusal, Request
 from logdex.rocketmq.server.held_pulls import HeldPull, HeldPulls
@@ -50,7 +50,7 @@ requests_log = logging.getLogger("logdex.rocketmq.server.requests")
 """A line for each request, at level INFO."""
 
 _THREADS = 4
-"""For searches. Requests about all queues or groups have one thread, so that several leave the event loop its turn."""
+"""Requests about many queues or groups have a thread of their own, so that several leave the others their turn."""
 _MOST_IN_THREADS = 256
 _MOST_OF_CLIENT = 2
 """Requests of one client that threads answer at a time; its next ones are read later."""
@@ -306,7 +306,7 @@ class BrokerService:
             self._start_thread(connection, request, self._read)
         elif code not in self._slow:
             reply = self._answer(request)
-            if self._has_changed or (isinstance(reply, Put) and not reply.is_ready):
+            if self._has_changed or (isinstance(reply, Put) and reply.needs is not None):
                 self._finish_saved(connection, request, reply)
             else:
                 self._finish(connection, request, reply)
@@ -325,8 +325,7 @@ class BrokerService:
         self._searches[connection] += 1
         if self._searches[connection] == _MOST_OF_CLIENT:
             connection.pause()
-        is_search = self._archive.is_remote or request.command.code in ADAPTS
-        threads = self._threads if is_search else self._lister
+        threads = self._lister if request.command.code in OF_MANY else self._threads
         done = self._loop.run_in_executor(threads, self._answer_in_thread, connection, request, work)
         done.add_done_callback(lambda done: self._finish_work(connection, request, size, done))
 
@@ -356,10 +355,18 @@ class BrokerService:
 
     def _finish_saved(self, connection: Connection, request: Request, reply: Reply) -> None:
         """Finish a request when the tables are written that it changed or needs. Others do not wait for that."""
+        master = self._state.master
+        topic = reply.needs if isinstance(reply, Put) else None
         self._unsaved += 1
+        if master is not None and topic is not None:
+            master.topics.waiting[topic] += 1
 
         def then(error: NotSaved | None) -> None:
             self._unsaved -= 1
+            if master is not None and topic is not None:
+                master.topics.waiting[topic] -= 1
+                if not master.topics.waiting[topic]:
+                    del master.topics.waiting[topic]
             if error is None:
                 self._finish(connection, request, reply)
                 return

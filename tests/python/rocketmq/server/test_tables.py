@@ -192,6 +192,25 @@ def test_many_new_topics_share_a_write_and_delay_nobody(root: Path, run: Callabl
     assert {f"New{number}" for number in range(MANY)} <= table(root, "topics.json").keys()
 
 
+def test_sends_to_a_new_topic_keep_their_order(run: Callable[..., None], disk: Disk) -> None:
+    async def test(_: rocketmq.Server, asker: Client) -> None:
+        disk.hold_up()
+        asker.writer.writelines([send("New", number) for number in range(50)])
+        assert await asyncio.to_thread(disk.begun.wait, 60)
+        asker.writer.writelines([send("New", number) for number in range(50, 100)])
+        # It is answered when the server has those before it.
+        asker.writer.write(wire.request(30, {"topic": "Old", "queueId": "0"}, opaque=MANY))
+        assert (await answer_to(asker, MANY))["code"] == 0
+        disk.go.set()
+        asker.writer.writelines([send("New", number) for number in range(100, MANY)])
+        answers = [(await asker.read())[0] for _number in range(MANY)]
+        assert [(each["opaque"], each["extFields"]["queueOffset"]) for each in answers] == [
+            (number, str(number)) for number in range(MANY)
+        ]
+
+    run(test)
+
+
 def test_many_groups_of_a_heartbeat_share_a_write(root: Path, run: Callable[..., None], disk: Disk) -> None:
     groups = [f"group-{number:060}" for number in range(MANY)]
 
