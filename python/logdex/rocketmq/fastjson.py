@@ -26,6 +26,12 @@ class MessageQueue(NamedTuple):
     topic: str
 
 
+class Pretty(str):
+    """The text that `dumps_pretty` returned for a member at the same depth: it is taken as it is."""
+
+    __slots__ = ()
+
+
 def dumps(value: Any) -> str:  # noqa: ANN401 -- what JSON holds, and `MessageQueue`
     """Return a value as fastjson writes it, without spaces."""
     # The most frequent kinds first: an answer may hold a million of them.
@@ -43,6 +49,8 @@ def dumps(value: Any) -> str:  # noqa: ANN401 -- what JSON holds, and `MessageQu
 
 def dumps_pretty(value: Any, indent: str = "") -> str:  # noqa: ANN401 -- what JSON holds
     """Return a value in the form of the broker's config files: a line for each member, those with integer keys on one."""
+    if isinstance(value, Pretty):
+        return value
     if not isinstance(value, dict):
         return dumps(value)
     if not value:

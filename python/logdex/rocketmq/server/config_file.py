@@ -108,6 +108,8 @@ class ConfigTable:
         # A table without entries has no file yet.
         self._saved = 0 if self.entries else -1
         self._last_changes: dict[str, int] = {}
+        # The entries that were written last, with their texts: a table of thousands grows by a few at a time.
+        self._texts: dict[str, tuple[dict[str, Any], fastjson.Pretty]] = {}
 
     def content(self) -> dict[str, Any]:
         """Return what the file holds, in the broker's order."""
@@ -139,8 +141,17 @@ class ConfigTable:
         """
         changes = self.changes
         if changes != self._saved:
-            self._file.save(self.content())
+            content = self.content()
+            content[self._name] = {name: self._text(name, members) for name, members in content[self._name].items()}
+            self._file.save(content)
+            self._texts = {name: known for name, known in self._texts.items() if name in content[self._name]}
             self._saved = changes
+
+    def _text(self, name: str, members: dict[str, Any]) -> fastjson.Pretty:
+        known = self._texts.get(name)
+        if known is None or known[0] is not members:
+            known = self._texts[name] = members, fastjson.Pretty(fastjson.dumps_pretty(members, "\t\t"))
+        return known[1]
 
     def _changed(self, name: str) -> None:
         if self._saved == self.changes:
