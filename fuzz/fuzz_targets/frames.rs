@@ -17,7 +17,7 @@ use logdex_fuzz as _;
 const ALL: usize = 1 << 20;
 
 fn scan(bytes: &[u8]) -> Scan<Vec<u8>> {
-    let file = OffsetFile { start: 0, len: bytes.len() as u64, path: PathBuf::from("f") };
+    let file = OffsetFile { start: 0, len: bytes.len() as u64, path: PathBuf::from("f"), etag: None };
     let bytes = bytes.to_vec();
     Scan::new(vec![file], move |_| Ok(bytes.clone()), Versions::V1AndV2, 0, u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! Forks: which process a handle belongs to, and a lock for which a forked child does not wait for ever.
+//! Forks: which process a handle belongs to.
 //!
 //! A forked child has the memory and the open files of its parent, and none of its other threads. So a handle that writes
 //! refuses in a child: two processes would write to the same place. A pool of threads is started again. A lock that a thread of
@@ -8,8 +8,6 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::Duration;
 
 use crate::error::{Error, Result, shown};
 
@@ -42,7 +40,7 @@ impl Generation {
         if self.is_current() { Ok(()) } else { Err(of_another_process(path)) }
     }
 
-    /// The number, for a lock that combines it with that of a thread.
+    /// The number, for Python and for locks.
     #[cfg(feature = "python")]
     pub(crate) fn number(self) -> u32 {
         self.0
@@ -99,47 +97,6 @@ mod handler {
     pub(super) fn install() {}
 }
 
-/// A mutex of a handle that a forked child may use, unless a thread of the parent was using it at the fork.
-#[derive(Debug)]
-pub(crate) struct HandleMutex<T> {
-    /// The number of the generation whose threads may hold the lock.
-    owner: AtomicU32,
-    state: Mutex<T>,
-}
-
-impl<T> HandleMutex<T> {
-    pub(crate) fn new(state: T) -> Self {
-        Self { owner: AtomicU32::new(Generation::current().0), state: Mutex::new(state) }
-    }
-
-    /// Waits for the other threads of this process.
-    ///
-    /// # Errors
-    /// `InvalidArgument` in a forked child if a thread of the parent was using the state at the fork.
-    pub(crate) fn lock(&self) -> Result<MutexGuard<'_, T>> {
-        /// Another thread of the child takes the lock first, and says so at once.
-        const LOOKS: u32 = 100;
-        for _ in 0..LOOKS {
-            if Generation(self.owner.load(Ordering::Acquire)).is_current() {
-                return Ok(self.state.lock().unwrap_or_else(PoisonError::into_inner));
-            }
-            let guard = match self.state.try_lock() {
-                Ok(guard) => guard,
-                Err(TryLockError::Poisoned(guard)) => guard.into_inner(),
-                Err(TryLockError::WouldBlock) => {
-                    std::thread::sleep(Duration::from_millis(1));
-                    continue;
-                }
-            };
-            self.owner.store(Generation::current().0, Ordering::Release);
-            return Ok(guard);
-        }
-        Err(Error::InvalidArgument(
-            "another thread was using this handle when the process was forked: open it again in the forked one".into(),
-        ))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,17 +110,5 @@ mod tests {
             refused.contains("file: a handle opened for writing belongs to the process that opened it"),
             "{refused}"
         );
-    }
-
-    #[test]
-    fn a_child_takes_a_free_lock_and_is_refused_one_that_is_held() {
-        let parents = || HandleMutex { owner: AtomicU32::new(Generation::current().other().0), state: Mutex::new(7) };
-        let free = parents();
-        *free.lock().unwrap() += 1;
-        assert_eq!(*free.lock().unwrap(), 8);
-
-        let held = parents();
-        let _thread_of_the_parent = held.state.lock().unwrap();
-        assert!(held.lock().unwrap_err().to_string().contains("when the process was forked"));
     }
 }

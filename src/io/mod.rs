@@ -14,7 +14,7 @@
 //! - `directory_stamp`: a text that changes when a directory or its files change
 //! - `file_identity`: what distinguishes a file from another one that took its name
 //! - `first_failure`: the write or fsync that ends a writer
-//! - `fork`: which process a handle belongs to, and a lock for handles that a forked child may use
+//! - `fork`: which process a handle belongs to
 //! - `holes`: parts of a file that were never written
 //! - `process_mutex`: a mutex that a forked child need not wait for
 //! - `planned_file`: a file as a plan saw it, and whether a reader has the same one

@@ -9,8 +9,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader, PySchema, PyTable};
 
+use super::handle_mutex::HandleMutex;
 use crate::error::{Error, Result};
-use crate::io::fork::HandleMutex;
 
 /// A reader of record batches.
 pub(super) trait Batches: RecordBatchReader + Send + 'static {

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use pyo3::prelude::*;
 
 use super::convert;
+use super::handle_mutex::HandleMutex;
 use super::location::{self, PyPath};
 use super::time::{self, Round};
 use crate::error::{Error, Result, shown};
-use crate::io::fork::{Generation, HandleMutex};
+use crate::io::fork::Generation;
 use crate::rocketmq::checkpoint::{StoreCheckpoint, Timestamps};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -248,7 +248,9 @@ impl PyIndexFile {
     ///     store_timestamps: Store times, as many: integers in ms, timestamps or datetimes.
     ///     topics: One topic for all keys, or a column of them.
     ///     start: The first row to put.
-    ///     threads: Threads that share the work; the bytes are the same. Worthwhile from tens of thousands of rows on.
+    ///     threads: Threads that share the work; the bytes are the same. Worthwhile from tens of thousands of rows on. Readers see
+    ///         up to 8,192 puts at once, with one thread up to 32; a process that is killed leaves at most as many without links,
+    ///         which opening for puts repairs. If a thread cannot be started, the others do its work.
     ///
     /// Returns:
     ///     Rows put, counted from `start`; fewer than given only if the file became full.

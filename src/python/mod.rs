@@ -19,6 +19,7 @@ mod errors;
 mod fastjson;
 mod file_system;
 mod given_batches;
+mod handle_mutex;
 mod hash_index;
 mod index_cross_check;
 mod index_entries;

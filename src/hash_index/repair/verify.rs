@@ -109,3 +109,71 @@ fn check_header<S: ReadAt>(view: &View<'_, S>, end: u32, path: &Path, report: &m
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::hash_index::read::select::select;
+    use crate::hash_index::repair::relink::relink;
+    use crate::hash_index::{CreateOptions, IndexFile, PutColumns};
+    use crate::time_range::TimeRange;
+
+    /// The bytes of a file, and how often they were read.
+    struct Counted(Vec<u8>, AtomicUsize);
+
+    impl ReadAt for Counted {
+        fn len(&self) -> u64 {
+            ReadAt::len(&self.0)
+        }
+
+        fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            self.0.read_exact_at(buf, offset)
+        }
+
+        fn words<const N: usize>(&self, offset: u64) -> io::Result<[u32; N]> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            self.0.words(offset)
+        }
+    }
+
+    #[test]
+    fn slots_and_entries_are_read_in_blocks() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("20260101000000000");
+        let geometry = Geometry::new(50_000, 100_001).unwrap();
+        let file = IndexFile::create(&path, CreateOptions::new(geometry)).unwrap();
+        let keys: Vec<String> = (0..100_000).map(|number| format!("T#{number}")).collect();
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let (phy_offsets, store_timestamps) = ((0..100_000).collect::<Vec<i64>>(), vec![1_700_000_000_000; 100_000]);
+        let columns =
+            PutColumns { keys: keys.as_slice(), phy_offsets: &phy_offsets, store_timestamps: &store_timestamps };
+        assert_eq!(file.put_batch(&columns, 0).unwrap(), 100_000);
+        drop(file);
+
+        let mut counted = Counted(std::fs::read(&path).unwrap(), AtomicUsize::new(0));
+        let reads = |counted: &Counted| counted.1.swap(0, Ordering::Relaxed);
+        let report = verify(&path, &counted, geometry, geometry.file_len()).unwrap();
+        assert_eq!(report.findings, []);
+        assert!(reads(&counted) < 30);
+        let read = View::new(&counted, geometry, geometry.file_len()).unwrap().entries(1..100_001).map(Result::unwrap);
+        let offsets: Vec<i64> = read.map(|(position, entry)| i64::from(position) - 1 - entry.phy_offset).collect();
+        assert_eq!(offsets, vec![0; 100_000]);
+        assert!(reads(&counted) < 20);
+        let found = relink(&counted, geometry, geometry.max_entries(), false).unwrap();
+        assert_eq!((found.header.index_count, found.links), (100_001, vec![]));
+        assert!(reads(&counted) < 20);
+
+        // A damaged chain, so that all entries are read.
+        let hash = crate::hash_index::key_hash("T#7");
+        let slot = usize::try_from(geometry.slot(geometry.slot_of(hash))).unwrap();
+        counted.0[slot..slot + 4].copy_from_slice(&(-5i32).to_be_bytes());
+        let view = View::new(&counted, geometry, geometry.file_len()).unwrap();
+        let (times, mut hits) = (view.times().unwrap(), Vec::new());
+        select(&view, times, hash, usize::MAX, TimeRange::ALL, &mut hits).unwrap().unwrap();
+        assert!(hits.contains(&7));
+        assert!(reads(&counted) < 30);
+    }
+}

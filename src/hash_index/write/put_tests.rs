@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::bulk::put_bulk;
 use super::put::{PutColumns, put_one, read_header};
 use super::put_batch::put_batch;
+use crate::hash_index::format::entry::Entry;
 use crate::hash_index::format::geometry::Geometry;
 use crate::hash_index::format::header::Header;
 use crate::hash_index::key_hash::java_hash::KeySource;
@@ -229,5 +230,25 @@ fn a_thread_that_dies_does_not_leave_the_others_waiting() {
         let died =
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| put_bulk(&memory, geometry, &columns, 0, 2, 64)));
         assert!(died.is_err());
+    }
+}
+
+#[test]
+fn puts_of_threads_that_failed_are_not_counted() {
+    let geometry = Geometry::new(50, 1000).unwrap();
+    let rows = Rows {
+        keys: Given((0..900).collect()),
+        phy_offsets: (1..=900).collect(),
+        store_timestamps: vec![1_700_000_000_000; 900],
+    };
+    for threads in [2, 3] {
+        for round in 0..100 {
+            let short = Memory(RwLock::new(vec![0; usize::try_from(geometry.entry(500)).unwrap()]));
+            put_bulk(&short, geometry, &rows.columns(), 0, threads, 64).unwrap_err();
+            let count = read_header(&short).unwrap().next_position();
+            let written =
+                (1..500).take_while(|&at| Entry::read(&short, geometry, at).unwrap().phy_offset == i64::from(at));
+            assert!(count as usize <= 1 + written.count(), "{count} by {threads} threads, round {round}");
+        }
     }
 }

@@ -1,7 +1,11 @@
-"""A put that was cut between its slot and its count (vectors made by the real 4.9.3 classes), in compat and by default."""
+"""A put that was cut between its slot and its count (vectors made by the real 4.9.3 classes), in compat and by default; a put
+that gets no threads."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -71,3 +75,31 @@ def test_the_default_keeps_the_older_entries(tmp_path: Path, count: int) -> None
         assert file.put_key("T#a", 33, T0)
         assert file.select_phy_offset("T#a") == [33, 3, 2, 1]
         assert file.verify().ok
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and a limit of the address space")
+def test_without_threads_a_batch_is_put_by_one(tmp_path: Path) -> None:
+    path = tmp_path / "20260101000000000"
+    program = f"""
+        import resource
+        import numpy as np, pyarrow as pa
+        from logdex.rocketmq import IndexFile
+        count = 30_000
+        keys, numbers = pa.array([f"T#{{number}}" for number in range(count)]), pa.array(np.arange(1, count + 1))
+        file = IndexFile.create({str(path)!r}, hash_slots=20_000, max_entries=40_000)
+        file.put_batch(keys.slice(0, 10), numbers.slice(0, 10), numbers.slice(0, 10))
+        pages = int(open("/proc/self/statm").read().split()[0])
+        # No space for the stack of a thread.
+        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (3 << 19),) * 2)
+        print(file.put_batch(keys, numbers, numbers, start=10, threads=4))
+        print(file.put_key("T#later", 1, 1))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout.split() == ["29990", "True"], done.stderr
+    with IndexFile.open(path, hash_slots=20_000, max_entries=40_000) as file:
+        assert file.verify().ok
+        assert len(file) == 30_001
+        found = file.select_batch([f"T#{number}" for number in range(30_000)]).to_pylist()
+    assert all(number + 1 in hits for number, hits in enumerate(found))

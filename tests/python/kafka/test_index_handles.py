@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import struct
+import subprocess
+import sys
+import textwrap
 from typing import TYPE_CHECKING
 
 import pytest
@@ -72,3 +76,25 @@ def test_a_slot_that_is_not_there(tmp_path: Path, kind: type[OffsetIndex | TimeI
         pytest.raises(IndexError, match=f"no entry {slot}, the index has 0 entries"),
     ):
         index.entry(slot)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and a limit of the address space")
+def test_entries_are_copied_without_a_map(tmp_path: Path) -> None:
+    """A map of a file that the broker truncates kills the process; here a map would not fit in memory."""
+    path = tmp_path / f"{0:020}.index"
+    path.write_bytes(struct.pack(">ii", 5, 100))
+    os.truncate(path, 2_147_483_640)
+    program = f"""
+        import resource
+        from logdex.kafka import OffsetIndex, TimeIndex
+        pages = int(open("/proc/self/statm").read().split()[0])
+        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (256 << 20),) * 2)
+        for access in ("auto", "mmap", "pread"):
+            for mode in ("r", "r+"):
+                with OffsetIndex.open({str(path)!r}, access=access, mode=mode) as index:
+                    print(len(index), index.lookup(7))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout.splitlines() == ["1 (5, 100)"] * 6, done.stderr

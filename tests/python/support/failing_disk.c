@@ -1,7 +1,8 @@
 /* A disk that fails for a while: fsync, fdatasync, msync and pwrite return EIO.
 
    The file $FAILING_DISK, while it exists, names the failing calls, a part of the paths that fail, and the number of bytes that
-   pwrite still writes before. Loaded with LD_PRELOAD. */
+   pwrite still writes before. If that is below 0, pwrite, fsync and fdatasync do not fail: they create $FAILING_DISK.waits, and
+   wait until $FAILING_DISK is gone. Loaded with LD_PRELOAD. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -36,10 +37,22 @@ static int fails(const char *call, int fd, long *left) {
     return strstr(path, part) != NULL;
 }
 
+/* Waits if the call has to, and returns whether it fails. */
+static int fails_or_waits(const char *call, int fd, long *left) {
+    char waits[PATH_MAX];
+    int failing = fails(call, fd, left);
+    if (!failing || *left >= 0) return failing;
+    snprintf(waits, sizeof waits, "%s.waits", getenv("FAILING_DISK"));
+    FILE *file = fopen(waits, "w");
+    if (file) fclose(file);
+    while (fails(call, fd, left)) usleep(1000);
+    return 0;
+}
+
 ssize_t pwrite64(int fd, const void *bytes, size_t count, off_t at) {
     ssize_t (*real)(int, const void *, size_t, off_t) = dlsym(RTLD_NEXT, "pwrite64");
     long left;
-    if (fails("pwrite", fd, &left)) {
+    if (fails_or_waits("pwrite", fd, &left)) {
         left -= written;
         if (left <= 0) {
             errno = EIO;
@@ -57,7 +70,7 @@ ssize_t pwrite(int fd, const void *bytes, size_t count, off_t at) {
 
 static int sync_or_fail(const char *call, int fd) {
     long left;
-    if (fails(call, fd, &left)) {
+    if (fails_or_waits(call, fd, &left)) {
         errno = EIO;
         return -1;
     }

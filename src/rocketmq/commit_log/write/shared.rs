@@ -283,6 +283,7 @@ mod tests {
 
     use super::{Flushed as _, Shared};
     use crate::rocketmq::commit_log::write::{FlushMode, Host, Limits, WriterOptions};
+    use crate::rocketmq::release::Release;
 
     #[test]
     fn no_more_bytes_are_unflushed_than_were_put_while_others_put_and_flush() {
@@ -292,7 +293,7 @@ mod tests {
             store_host,
             levels: 18,
             flush: FlushMode::Manual,
-            limits: Limits::default(),
+            limits: Limits { release: Release::V4_9_3, max_message_size: Limits::MAX_MESSAGE_SIZE },
         };
         let shared = Shared::new(Path::new("log"), 0, options);
         std::thread::scope(|scope| {

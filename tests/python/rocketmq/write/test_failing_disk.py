@@ -32,15 +32,26 @@ pytestmark = pytest.mark.skipif(
 )
 
 BEGIN = f"""
-    import os, sys, time
+    import faulthandler, os, sys, threading, time
+    from logdex._core import CommitLogWriter
     from logdex.errors import WriteFailedError
-    from logdex.rocketmq import IndexService, MessageStore, StoreWriter
+    from logdex.rocketmq import IndexFile, IndexService, MessageStore, StoreWriter
     SIZES = {SIZES!r}
     root = sys.argv[1]
     def fail(calls, part, nbytes=0):
         open(os.environ["FAILING_DISK"], "w").write(f"{{calls}} {{part}} {{nbytes}}")
     def well():
         os.unlink(os.environ["FAILING_DISK"])
+    def well_while_others_run():
+        # Once a call waits, the disk goes on only after another thread ran twenty times.
+        faulthandler.dump_traceback_later(30, exit=True)
+        while not os.path.exists(os.environ["FAILING_DISK"] + ".waits"):
+            time.sleep(0.001)
+        def run():
+            for _ in range(20):
+                time.sleep(0.001)
+            well()
+        threading.Thread(target=run).start()
     def told(name, call):
         try:
             print(name, "passed", call())
@@ -282,3 +293,37 @@ def test_the_name_of_a_new_store_is_synced(library: Path, tmp_path: Path, name: 
         """,
     )
     assert lines == [f"open 5 {tmp_path / 'first'}{name}"]
+
+
+def test_a_put_that_waits_for_the_batch_of_another_thread_lets_all_threads_run(library: Path, tmp_path: Path) -> None:
+    lines = run(
+        library,
+        tmp_path / "20260101000000000",
+        """
+        file = IndexFile.create(root, hash_slots=50, max_entries=120, access="pread")
+        fail("pwrite", "/", -1)
+        batch = threading.Thread(target=lambda: print(file.put_batch([f"T#{i}" for i in range(100)], [1] * 100, [1] * 100)))
+        batch.start()
+        well_while_others_run()
+        told("key", lambda: file.put_key("T#later", 2, 2))
+        batch.join()
+        print(len(file))
+        """,
+    )
+    assert sorted(lines) == ["100", "101", "key passed True"]
+
+
+def test_dropping_an_open_log_lets_all_threads_run(library: Path, tmp_path: Path) -> None:
+    lines = run(
+        library,
+        tmp_path / "commitlog",
+        """
+        writer = CommitLogWriter.open(root, end_phy_offset=0, file_size=65_536)
+        fail("fdatasync", "commitlog", -1)
+        writer.put_message("T", bytes(30_000), [])
+        well_while_others_run()
+        del writer
+        print("dropped", os.path.exists(os.environ["FAILING_DISK"]))
+        """,
+    )
+    assert lines == ["dropped False"]
