@@ -56,13 +56,15 @@ test-storage: need-java need-maven $(VENV)/.extension ## test other stores than 
 	@$(PY) -m pytest -q tests/storage
 
 .PHONY: check
-check: $(VENV)/.extension ## check formatting, lints, types, stubs, workflows
+check: need-cxx $(VENV)/.extension ## check formatting, lints, types, stubs, workflows; that benchmarks and fuzz targets compile
 	@echo '== cargo fmt, clippy, doc'
 	@$(CARGO) fmt --check
 	@$(CARGO) clippy --locked --quiet --all-targets -- -D warnings
 	@$(CARGO) clippy --locked --quiet --all-targets --features python -- -D warnings
 	@$(CARGO) clippy --locked --quiet --no-default-features --features python -- -D warnings
 	@RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --quiet --no-deps
+	@echo '== cargo check of the fuzz targets'
+	@cd fuzz && $(CARGO) check --locked --quiet
 	@echo '== ruff, mypy, stubtest'
 	@$(PY) -m ruff format --check
 	@$(PY) -m ruff check

@@ -77,9 +77,7 @@ def test_a_write_that_fails_does_not_wait_for_a_thread_that_reads(tmp_path: Path
     assert (done.returncode, done.stdout) == (0, "ended\n"), done.stderr
 
 
-def test_other_threads_run_while_a_damaged_file_is_scanned(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_other_threads_run_while_a_damaged_file_is_scanned(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     slots, entries = 100, 1_500_000
     path = tmp_path / "20260101000000000"
     with path.open("wb") as out:

@@ -178,7 +178,8 @@ impl IndexFile {
         let len = ENTRY_LEN * u64::from(end.saturating_sub(position));
         on_bytes!(&self.bytes, source => {
             source.will_need(self.geometry.entry(position), len);
-            Entries::new(source, self.geometry, position..end).map(|read| read.map(|(_, entry)| entry)).collect::<io::Result<_>>()
+            let entries = Entries::new(source, self.geometry, position..end);
+            entries.map(|read| read.map(|(_, entry)| entry)).collect::<io::Result<_>>()
         })
         .map_err(|e| Error::io(&self.path, e))
     }

@@ -100,19 +100,18 @@ impl Entry {
 }
 
 /// Words of an entry.
-const WORDS: usize = ENTRY_LEN as usize / 4;
+const WORDS: usize = 5;
+const _: () = assert!(WORDS as u64 * 4 == ENTRY_LEN, "an entry is whole words");
 
 /// The entries at rising positions, with one read for each block of them.
 pub(crate) struct Entries<'a, S> {
     source: &'a S,
     geometry: Geometry,
-    /// Positions that are not read yet.
-    ahead: Range<u32>,
     /// Position of the first entry of the block.
     first: u32,
     block: Vec<u32>,
-    /// Entries of the block that were returned.
-    returned: usize,
+    /// Positions that were not returned yet.
+    ahead: Range<u32>,
 }
 
 impl<'a, S: ReadAt> Entries<'a, S> {
@@ -121,22 +120,19 @@ impl<'a, S: ReadAt> Entries<'a, S> {
 
     /// The entries at `positions`, all of which are in the file.
     pub(crate) fn new(source: &'a S, geometry: Geometry, positions: Range<u32>) -> Self {
-        Self { source, geometry, first: positions.start, ahead: positions, block: Vec::new(), returned: 0 }
+        Self { source, geometry, first: positions.start, block: Vec::new(), ahead: positions }
+    }
+
+    fn held(&self) -> Option<Entry> {
+        let number = (self.ahead.start - self.first) as usize;
+        self.block.as_chunks().0.get(number).copied().map(Entry::of_words)
     }
 
     fn read_block(&mut self) -> io::Result<()> {
         self.first = self.ahead.start;
-        let count = self.ahead.len().min(Self::BLOCK as usize);
-        self.block.resize(count * WORDS, 0);
-        self.returned = 0;
-        // After an error nothing follows.
-        let ahead = std::mem::replace(&mut self.ahead, 0..0);
-        let read = self.source.word_run(self.geometry.entry(self.first), &mut self.block);
-        match read {
-            Ok(()) => self.ahead = self.first + count as u32..ahead.end,
-            Err(_) => self.block.clear(),
-        }
-        read
+        let count = self.ahead.end.saturating_sub(self.first).min(Self::BLOCK);
+        self.block.resize(count as usize * WORDS, 0);
+        self.source.word_run(self.geometry.entry(self.first), &mut self.block)
     }
 }
 
@@ -145,18 +141,18 @@ impl<S: ReadAt> Iterator for Entries<'_, S> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        if self.returned * WORDS == self.block.len() {
-            if self.ahead.is_empty() {
-                return None;
-            }
-            if let Err(e) = self.read_block() {
-                return Some(Err(e));
-            }
+        if self.ahead.is_empty() {
+            return None;
         }
-        let words = *self.block.as_chunks::<WORDS>().0.get(self.returned)?;
-        let position = self.first + self.returned as u32;
-        self.returned += 1;
-        Some(Ok((position, Entry::of_words(words))))
+        if self.held().is_none()
+            && let Err(e) = self.read_block()
+        {
+            // After an error nothing follows.
+            self.ahead = 0..0;
+            return Some(Err(e));
+        }
+        let entry = self.held()?;
+        self.ahead.next().map(|position| Ok((position, entry)))
     }
 }
 

@@ -343,14 +343,13 @@ impl<S: ReadAt> ReadAt for Overlay<S> {
             return self.head.word_run(offset, words);
         }
         self.base.word_run(offset, words)?;
-        let first_word = |position: u32| usize::try_from((self.geometry.entry(position) - offset) / 4);
+        let word = |at: u64| usize::try_from((at - offset) / 4).unwrap_or(usize::MAX);
         let first = u32::try_from((offset - self.geometry.entry(0)) / ENTRY_LEN).unwrap_or(u32::MAX);
         for &(position, link) in self.links.iter().skip(self.links.partition_point(|&(at, _)| at < first)) {
-            let word = first_word(position).unwrap_or(usize::MAX).saturating_add(PREV_INDEX as usize / 4);
-            let Some(to) = words.get_mut(word) else { break };
+            let Some(to) = words.get_mut(word(self.geometry.entry(position) + PREV_INDEX)) else { break };
             *to = link;
         }
-        if let Some(gone) = first_word(self.count.max(first)).ok().and_then(|from| words.get_mut(from..)) {
+        if let Some(gone) = words.get_mut(word(self.geometry.entry(self.count.max(first)))..) {
             gone.fill(0);
         }
         Ok(())

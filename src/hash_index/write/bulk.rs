@@ -35,8 +35,8 @@ use crate::hash_index::format::header::Header;
 use crate::hash_index::key_hash::java_hash::KeySource;
 use crate::io::WriteAt;
 
-/// Puts published together. With 32, as of one thread, the threads would wait for each other at every third of a microsecond, which
-/// takes two to five times as long as the puts.
+/// Puts published together. With 32, as with one thread, two threads take two to eight times as long, because they wait for each
+/// other three times a chunk.
 pub(crate) const CHUNK: usize = 8192;
 /// More threads than any build can use: beyond it, they wait for each other.
 const MOST_THREADS: usize = 64;

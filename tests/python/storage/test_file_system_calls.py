@@ -1,7 +1,7 @@
 """Every public call through a file system of Python, while other threads run: none waits with the interpreter lock held.
 
-A read waits for a call of the file system in another thread, which needs the interpreter lock. So a call that keeps the lock waits
-for ever. Each call gets a file system of its own, so that nothing is in a cache.
+A read waits for a call of the file system in another thread, which needs the interpreter lock. A call that keeps the lock would
+wait for ever. Each call gets a file system of its own, so that nothing is in a cache.
 """
 
 from __future__ import annotations
