@@ -44,6 +44,7 @@ pub(crate) fn put(directory: &Path, messages: &[RecordBatch], batch: usize) -> (
         store_host: Host::parse("127.0.0.1:10911").expect(OK),
         levels: 18,
         flush: FlushMode::Async,
+        multi_dispatch: false,
         limits: Limits { release: Release::V4_9_3, max_message_size: Limits::MAX_MESSAGE_SIZE },
     };
     let writer = CommitLogWriter::open(directory, 0, options).expect(OK);

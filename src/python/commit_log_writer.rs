@@ -184,13 +184,14 @@ impl PyCommitLogWriter {
     ///     levels: The number of delay levels; a higher level counts as the last one.
     ///     compat: The release of the broker whose limits hold; None: 4.9.3.
     ///     max_message_size: Bytes of the longest message (maxMessageSize).
+    ///     multi_dispatch: Messages also take offsets in the queues that INNER_MULTI_DISPATCH names (enableMultiDispatch).
     ///     flush: "async": a thread flushes twice a second if there are 16 KiB or more, and everything every ten seconds;
     ///         "sync": every put waits for the disk, and one flush serves all puts that wait; "none": only `flush` flushes.
     ///
     /// Raises:
     ///     ValueError: An invalid host, a size or an end that no log has, or no level.
     #[staticmethod]
-    #[pyo3(signature = (directory, *, end_phy_offset, file_size=1_073_741_824, store_host="127.0.0.1:10911", levels=18, flush="async", compat=None, max_message_size=4_194_304))]
+    #[pyo3(signature = (directory, *, end_phy_offset, file_size=1_073_741_824, store_host="127.0.0.1:10911", levels=18, flush="async", compat=None, max_message_size=4_194_304, multi_dispatch=false))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn open(
         directory: PathBuf,
@@ -201,6 +202,7 @@ impl PyCommitLogWriter {
         flush: &str,
         compat: Option<&str>,
         max_message_size: usize,
+        multi_dispatch: bool,
     ) -> PyResult<Self> {
         let flush = match flush {
             "async" => FlushMode::Async,
@@ -212,7 +214,7 @@ impl PyCommitLogWriter {
             }
         };
         let limits = Limits { release: convert::compat(compat)?.unwrap_or(Release::V4_9_3), max_message_size };
-        let options = WriterOptions { file_size, store_host: Host::parse(store_host)?, levels, flush, limits };
+        let options = WriterOptions { file_size, store_host: Host::parse(store_host)?, levels, flush, limits, multi_dispatch };
         Ok(Self { writer: CommitLogWriter::open(&directory, end_phy_offset, options)? })
     }
 

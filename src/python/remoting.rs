@@ -149,11 +149,11 @@ fn fields(ext: &Bound<'_, PyDict>) -> PyResult<Vec<(String, String)>> {
     ext.iter().map(|(name, value)| Ok((name.extract()?, value.extract()?))).collect()
 }
 
-/// Return the Java integer of 32 or 64 bits that a text is; 0 if it is none, as for a broker.
+/// Return the integer of 32 or 64 bits that a text is for Java (Integer.parseInt, Long.parseLong); None if it is none.
 #[pyfunction]
 #[pyo3(signature = (text, bits=64))]
-fn java_integer(text: &str, bits: u32) -> i64 {
-    if bits == 32 { text.parse::<i32>().unwrap_or(0).into() } else { text.parse().unwrap_or(0) }
+fn java_integer(text: &str, bits: u32) -> Option<i64> {
+    if bits == 32 { text.parse::<i32>().ok().map(i64::from) } else { text.parse().ok() }
 }
 
 /// Return the whole frames at the beginning of the bytes that a client sent, in their order.

@@ -39,7 +39,13 @@ def test_whole_store(driver: Driver, tmp_path: Path, way: str, batch_size: int, 
     extension = EXTENSION_FILE_SIZE if way == "extension" else None
     with (
         closing(CommitLog.open(theirs / "commitlog")) as log,
-        StoreWriter.open(ours, services=False, extension_file_size=extension, **SIZES) as writer,
+        StoreWriter.open(
+            ours,
+            services=False,
+            extension_file_size=extension,
+            multi_dispatch="enableMultiDispatch" in WAYS[way],
+            **SIZES,
+        ) as writer,
     ):
         for batch in log.scan(body="stored", batch_size=batch_size):
             writer.put_messages(batch, body="stored", park=False)

@@ -107,6 +107,11 @@ class StoreLayout:
             return False
 
     @property
+    def has_light_queues(self) -> bool:
+        """Whether its broker had light message queues (enableLmq): it wrote their offsets."""
+        return (self.config / "lmqConsumerOffset.json").exists()
+
+    @property
     def config(self) -> Path:
         """Directory of the broker's tables: topics, offsets."""
         return self.root / "config"

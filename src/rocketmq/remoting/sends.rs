@@ -210,6 +210,7 @@ impl Send {
         if code != SEND || flag & ANSWER != 0 {
             return None;
         }
+        let is_one_way = flag & ONE_WAY != 0;
         // The fields, by their letters from a to m. A name that comes twice counts as it comes last.
         let mut texts = [None; 13];
         for (name, value) in &ext {
@@ -223,7 +224,7 @@ impl Send {
             Some(_),
             Some(topic),
             Some(_),
-            Some(_),
+            Some(queues_of_new),
             Some(queue),
             Some(sys_flag),
             Some(born),
@@ -233,9 +234,13 @@ impl Send {
         else {
             return None;
         };
-        let [properties, reconsume_times, _, _, batch] = rest;
+        let [properties, reconsume_times, _, most_times, batch] = rest;
         let (topic, queues) = table.topics.get_key_value(topic)?;
-        let (queue_id, sys_flag) = (integer(queue), integer(sys_flag));
+        // A number that does not parse is answered with its name.
+        let (queue_id, sys_flag): (i32, i32) = (queue.parse().ok()?, sys_flag.parse().ok()?);
+        let (_, _): (i32, i32) = (queues_of_new.parse().ok()?, most_times.unwrap_or("0").parse().ok()?);
+        let (flag, reconsume_times) = (flag_text.parse().ok()?, reconsume_times.unwrap_or("0").parse().ok()?);
+        let born_timestamp = born.parse().ok()?;
         let is_batch = batch.is_some_and(|text| text.eq_ignore_ascii_case("true"));
         let properties = properties.unwrap_or_default();
         let is_plain = !is_batch
@@ -248,13 +253,13 @@ impl Send {
             });
         is_plain.then(|| Self {
             opaque,
-            is_one_way: flag & ONE_WAY != 0,
+            is_one_way,
             topic: Arc::clone(topic),
             queue_id,
-            flag: integer(flag_text),
+            flag,
             sys_flag,
-            born_timestamp: born.parse().unwrap_or(0),
-            reconsume_times: reconsume_times.map_or(0, integer),
+            born_timestamp,
+            reconsume_times,
             properties: properties.to_owned(),
             waits: property_entries(properties).filter(|(name, _)| *name == WAIT).last() != Some((WAIT, "false")),
             body: end - body.len()..end,
@@ -298,11 +303,6 @@ impl Send {
 fn may_be_send(frame: &[u8]) -> bool {
     let is_binary = frame.get(4) == Some(&1);
     is_binary || memmem::find(frame, b"310").is_some()
-}
-
-/// Returns a Java integer; 0 if its text is none, as for a broker.
-fn integer(text: &str) -> i32 {
-    text.parse().unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ class MasterState:
     role: str
     """ASYNC_MASTER, SYNC_MASTER or SLAVE."""
     store_options: dict[str, Any]
-    """The sizes of its queue and index files and its delay levels, as `StoreOptions` names them."""
+    """The sizes of its queue and index files, its delay levels and `multi_dispatch`, as `StoreOptions` names them."""
 
 
 class Master:
@@ -91,6 +91,7 @@ class Master:
         options = {option: self._number(facts, name) for option, name in _SIZES.items() if name in facts}
         if facts.get("enableConsumeQueueExt") == "true":
             options["extension_file_size"] = self._number(facts, "mappedFileSizeConsumeQueueExt")
+        options["multi_dispatch"] = facts.get("enableMultiDispatch") == "true"
         if "messageDelayLevel" in facts:
             options["delay_levels"] = facts["messageDelayLevel"]
         # A log without files begins with -1.

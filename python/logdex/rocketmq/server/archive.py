@@ -5,6 +5,7 @@ Facts are kept for a moment, because the broker of the store may run, and a cons
 
 from __future__ import annotations
 
+import errno
 import logging
 import time
 from dataclasses import dataclass, replace
@@ -121,6 +122,10 @@ class Archive:
             try:
                 queue = self.store.queue(topic, queue_id)
             except (FileNotFoundError, ValueError):
+                return None
+            except OSError as error:
+                if error.errno != errno.ENAMETOOLONG:
+                    raise
                 return None
             # The files of a queue that was open for long may be gone, and its topic with them.
             kept = (now + self._bounds_kept_s, queue, queue.view())

@@ -11,7 +11,7 @@ from logdex.rocketmq import fastjson
 from logdex.rocketmq.remoting_codes import Ask, Code
 from logdex.rocketmq.server.archive import Topic
 from logdex.rocketmq.server.consumers import nearest_offset
-from logdex.rocketmq.server.exchange import Answer, Notice, Refusal
+from logdex.rocketmq.server.exchange import REMOTING_EXCEPTION, Answer, Notice, Refusal, exception
 from logdex.rocketmq.server.inspection import SYSTEM_TOPICS, UNSET
 from logdex.rocketmq.server.master import AUTO_CREATE_TOPIC, MOST_QUEUES, master_of
 from logdex.rocketmq.server.sends import check_topic_name
@@ -28,15 +28,12 @@ _NEWEST = -1
 
 def put_topic(_: Archive, state: State, request: Request) -> Answer:
     """Make a topic, or change it."""
-    name = _changeable(state, request)
-    request.text("defaultTopic")
+    name, kind = _changeable(state, request), request.command.ext.get("topicFilterType", "null")
+    if kind not in _FILTER_TYPES:
+        raise exception(REMOTING_EXCEPTION, f"topicFilterType = [{kind:.200}] value invalid")
     read, write, perm = (request.integer(each, bits=32) for each in ("readQueueNums", "writeQueueNums", "perm"))
-    kind = request.text("topicFilterType")
     if not 0 <= read <= MOST_QUEUES or not 0 <= write <= MOST_QUEUES:
         raise Refusal(Code.SYSTEM_ERROR, f"queues of topic[{name}]: expected 0 to {MOST_QUEUES}")
-    if kind not in _FILTER_TYPES:
-        enum = "org.apache.rocketmq.common.TopicFilterType"
-        raise Refusal(Code.SYSTEM_ERROR, f"java.lang.IllegalArgumentException: No enum constant {enum}.{kind}")
     topic = Topic(read, write, perm, request.integer("topicSysFlag", 0, bits=32))
     master_of(state).topics.put(name, topic, kind)
     return Answer(remark=UNSET)
@@ -68,7 +65,7 @@ def delete_group(_: Archive, state: State, request: Request) -> Answer:
     """Remove a group, and its offsets if the request says so."""
     master, name = master_of(state), request.text("groupName")
     master.groups.remove(name)
-    if request.text("removeOffset", "").lower() == "true":
+    if request.is_true("removeOffset"):
         state.offsets.remove(name)
     return Answer()
 
@@ -79,20 +76,19 @@ def reset_offsets(archive: Archive, state: State, request: Request) -> Answer:
     Source: Broker2Client#resetOffset.
     """
     name, group = request.text("topic"), request.text("group")
-    time, force = request.integer("timestamp"), request.text("isForce")
+    time, is_forced = request.integer("timestamp", 0), request.is_true("isForce")
     topic = state.topic(archive, name)
     if topic is None:
         remark = f"[reset-offset] reset offset failed, no topic in this broker. topic={name}"
         raise Refusal(Code.SYSTEM_ERROR, remark)
-    table = {}
+    table, present = {}, archive.present(name)
     for queue_id in range(topic.write_queues):
         offset = state.offsets.get(group, name, queue_id)
         if offset is None:
             raise Refusal(Code.SYSTEM_ERROR, f"THe consumer group <{group}> not exist")
-        end = archive.bounds(name, queue_id)[1]
-        then = end if time == _NEWEST else nearest_offset(archive, name, queue_id, time)
-        is_taken = force.lower() == "true" or then < offset
-        table[state.queue(name, queue_id)] = then if is_taken else offset
+        end = archive.bounds(name, queue_id)[1] if queue_id in present else 0
+        then = end if time == _NEWEST or not end else nearest_offset(archive, name, queue_id, time)
+        table[state.queue(name, queue_id)] = then if is_forced or then < offset else offset
     known = state.clients.consumers.get(group)
     if known is None:
         remark = f"Consumer not online, so can not reset offset, Group: {group} Topic: {name} Timestamp: {time}"
@@ -109,13 +105,26 @@ def reset_offsets(archive: Archive, state: State, request: Request) -> Answer:
     return Answer.of({"offsetTable": table}, notices=[Notice(peer, code, ext, body) for peer in [*known.members]])
 
 
+def clone_offsets(archive: Archive, state: State, request: Request) -> Answer:
+    """Give a group the offsets that another one has in a topic."""
+    source, target = request.text("srcGroup"), request.text("destGroup")
+    topic = request.command.ext.get("topic", "")
+    known = state.clients.consumers.get(source)
+    is_missed = known is not None and known.subscriptions and topic not in known.subscriptions
+    if state.topic(archive, topic) is None or (is_missed and not request.is_true("offline")):
+        return Answer()
+    if not state.offsets.clone(source, target, topic):
+        raise Refusal(Code.SYSTEM_BUSY, "too many consumer groups")
+    return Answer()
+
+
 def _changeable(state: State, request: Request) -> str:
     """Return the topic of a request.
 
     Raises:
         Refusal: It is the broker's own, or none can have this name.
     """
-    name = request.text("topic")
+    name = request.command.ext.get("topic", "")
     check_topic_name(name)
     own = {*SYSTEM_TOPICS, AUTO_CREATE_TOPIC, state.cluster, state.broker, f"{state.cluster}_REPLY_TOPIC"}
     if name in own or name.startswith("rmq_sys_"):
@@ -130,4 +139,5 @@ TABLE: dict[int, Handler] = {
     Ask.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: put_group,
     Ask.DELETE_SUBSCRIPTIONGROUP: delete_group,
     Ask.INVOKE_BROKER_TO_RESET_OFFSET: reset_offsets,
+    Ask.CLONE_GROUP_OFFSET: clone_offsets,
 }

@@ -17,6 +17,18 @@ if TYPE_CHECKING:
     from logdex.rocketmq.server.exchange import Peer
 
 ALL_TAGS = "*"
+BROADCASTING = "BROADCASTING"
+_CONSUME_TYPES = ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY")
+_MESSAGE_MODELS = (BROADCASTING, "CLUSTERING")
+_FROM_WHERE = (
+    "CONSUME_FROM_LAST_OFFSET",
+    "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST",
+    "CONSUME_FROM_MIN_OFFSET",
+    "CONSUME_FROM_MAX_OFFSET",
+    "CONSUME_FROM_FIRST_OFFSET",
+    "CONSUME_FROM_TIMESTAMP",
+)
+"""The broker's constants, in their order: C++ clients send numbers."""
 TAG = "TAG"
 
 _LOCK_S = 60.0
@@ -43,7 +55,6 @@ class Subscription:
     kind: str = TAG
     version: int = 0
     codes: list[int] = field(default_factory=list)
-    tags: list[str] = field(default_factory=list)
     members: dict[str, Any] = field(default_factory=dict)
     """The client's own object, for tools."""
 
@@ -52,7 +63,7 @@ class Subscription:
         """Parse the expression of a pull.
 
         Raises:
-            ValueError: It has no tags, or too many.
+            ValueError: It has no tags, or is too long.
 
         Source: FilterAPI#buildSubscriptionData.
         """
@@ -61,11 +72,12 @@ class Subscription:
         if kind != TAG or not expression or expression == ALL_TAGS:
             return cls(topic, expression or ALL_TAGS, kind)
         if len(expression) > _LONGEST_EXPRESSION:
-            raise ValueError(f"expected at most {_LONGEST_EXPRESSION} characters of tags")
-        tags = [tag.strip() for tag in expression.split("||") if tag.strip()]
+            raise ValueError(f"an expression of {len(expression)} characters: expected at most {_LONGEST_EXPRESSION}")
         if not expression.replace("||", ""):
             raise ValueError("subString split error")
-        return cls(topic, expression, kind, codes=[tags_hash(tag) for tag in tags], tags=tags)
+        return cls(
+            topic, expression, kind, codes=[tags_hash(tag.strip()) for tag in expression.split("||") if tag.strip()]
+        )
 
     @classmethod
     def of_heartbeat(cls, members: dict[str, Any]) -> Subscription:
@@ -73,12 +85,12 @@ class Subscription:
         topic, expression = str(members["topic"]), str(members.get("subString") or ALL_TAGS)
         if any(len(members.get(name) or ()) > _MOST_TAGS for name in ("tagsSet", "codeSet")):
             raise ValueError(f"expected at most {_MOST_TAGS} tags")
-        tags = [str(tag) for tag in members.get("tagsSet") or []]
-        codes = [int(code) for code in members.get("codeSet") or []] or [tags_hash(tag) for tag in tags]
+        codes = [int(code) for code in members.get("codeSet") or []]
+        codes = codes or [tags_hash(str(tag)) for tag in members.get("tagsSet") or []]
         if any(not -(1 << 31) <= code < 1 << 31 for code in codes):
             raise ValueError("codeSet: expected 32-bit integers")
         kind, version = str(members.get("expressionType") or TAG), int(members.get("subVersion") or 0)
-        return cls(topic, expression, kind, version, codes, tags, members)
+        return cls(topic, expression, kind, version, codes, members)
 
     @property
     def wanted_codes(self) -> list[int] | None:
@@ -90,7 +102,8 @@ class Subscription:
 class Member:
     """A client of a group."""
 
-    client_id: str
+    client_id: str | None
+    """None: it gave none."""
     language: str
     version: int
     seen: float
@@ -98,11 +111,11 @@ class Member:
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """A consumer group that is online."""
+    """A consumer group that is online. What its last member left out, or gave as no broker knows it, is None."""
 
-    consume_type: str
-    message_model: str
-    from_where: str
+    consume_type: str | None
+    message_model: str | None
+    from_where: str | None
     members: dict[Peer, Member] = field(default_factory=dict)
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
 
@@ -125,9 +138,9 @@ class ConsumerData:
 
     group: str
     is_unit: bool
-    consume_type: str
-    message_model: str
-    from_where: str
+    consume_type: str | None
+    message_model: str | None
+    from_where: str | None
     subscriptions: list[Subscription]
 
     @classmethod
@@ -140,10 +153,10 @@ class ConsumerData:
         return cls(
             str(members["groupName"]),
             members.get("unitMode") is True,
-            str(members.get("consumeType", "")),
-            str(members.get("messageModel", "")),
-            str(members.get("consumeFromWhere", "")),
-            [Subscription.of_heartbeat(each) for each in members.get("subscriptionDataSet") or []],
+            _constant(members.get("consumeType"), _CONSUME_TYPES),
+            _constant(members.get("messageModel"), _MESSAGE_MODELS),
+            _constant(members.get("consumeFromWhere"), _FROM_WHERE),
+            [Subscription.of_heartbeat(each) for each in members.get("subscriptionDataSet", [])],
         )
 
 
@@ -265,3 +278,16 @@ class Clients:
             Notice(peer, Ask.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group})
             for peer in self.consumers[group].members
         ]
+
+
+def _constant(value: object, names: tuple[str, ...]) -> str | None:
+    """Return a constant by its name or its number; None for another name.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    if value is None or isinstance(value, str):
+        return value if value in names else None
+    if not isinstance(value, int) or not 0 <= value < len(names):
+        raise ValueError(f"{value!r:.40}: expected one of {', '.join(names)}, or 0 to {len(names) - 1}")
+    return names[value]

@@ -91,16 +91,17 @@ def commit(_: Archive, state: State, request: Request) -> Answer:
 
 
 class _Heartbeat(NamedTuple):
-    client_id: str
+    client_id: str | None
     consumers: list[ConsumerData]
     producers: list[str]
 
 
 def _heartbeat(data: dict[str, Any]) -> _Heartbeat:
     try:
-        consumers = [ConsumerData.of_heartbeat(each) for each in data.get("consumerDataSet") or []]
-        producers = [str(each["groupName"]) for each in data.get("producerDataSet") or []]
-        found = _Heartbeat(str(data["clientID"]), consumers, producers)
+        client_id = data.get("clientID")
+        consumers = [ConsumerData.of_heartbeat(each) for each in data.get("consumerDataSet", [])]
+        producers = [str(each["groupName"]) for each in data.get("producerDataSet", [])]
+        found = _Heartbeat(None if client_id is None else str(client_id), consumers, producers)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise Refusal(Code.SYSTEM_ERROR, f"heartbeat: {error!r}") from None
     if max(len(consumers), len(producers)) > _MOST_GROUPS:
@@ -146,7 +147,12 @@ def members(_: Archive, state: State, request: Request) -> Answer:
 def _queues(data: dict[str, Any]) -> tuple[str, str, list[MessageQueue]]:
     given = data.get("mqSet") or []
     try:
-        queues = [MessageQueue(str(each["brokerName"]), int(each["queueId"]), str(each["topic"])) for each in given]
+        # A set: one that comes twice is one.
+        queues = [
+            *dict.fromkeys(
+                MessageQueue(str(each["brokerName"]), int(each["queueId"]), str(each["topic"])) for each in given
+            )
+        ]
         found = str(data["consumerGroup"]), str(data["clientId"]), queues
     except (ValueError, TypeError, KeyError) as error:
         raise Refusal(Code.SYSTEM_ERROR, f"mqSet: {error!r}") from None
@@ -188,14 +194,20 @@ def check_client(_: Archive, __: State, request: Request) -> Answer:
 
 def _connections(members: dict[Any, Member]) -> list[dict[str, Any]]:
     return [
-        {
-            "clientAddr": peer.address,
-            "clientId": member.client_id,
-            "language": member.language,
-            "version": member.version,
-        }
+        _without_nulls(
+            {
+                "clientAddr": peer.address,
+                "clientId": member.client_id,
+                "language": member.language,
+                "version": member.version,
+            }
+        )
         for peer, member in [*members.items()]
     ]
+
+
+def _without_nulls(members: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}
 
 
 def _online(state: State, group: str) -> ConsumerGroup:
@@ -209,13 +221,15 @@ def consumer_connections(_: Archive, state: State, request: Request) -> Answer:
     """Answer the members of a group, and what they want."""
     known = _online(state, request.text("consumerGroup"))
     return Answer.of(
-        {
-            "connectionSet": _connections(known.members),
-            "consumeFromWhere": known.from_where,
-            "consumeType": known.consume_type,
-            "messageModel": known.message_model,
-            "subscriptionTable": {topic: each.members for topic, each in [*known.subscriptions.items()]},
-        }
+        _without_nulls(
+            {
+                "connectionSet": _connections(known.members),
+                "consumeFromWhere": known.from_where,
+                "consumeType": known.consume_type,
+                "messageModel": known.message_model,
+                "subscriptionTable": {topic: each.members for topic, each in [*known.subscriptions.items()]},
+            }
+        )
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -23,6 +24,7 @@ FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 """What brokers append to some remarks."""
 _LONGEST_BODY = 4 << 20
 """Bytes of a body in JSON that is read."""
+_MOST_DIGITS = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,16 +60,26 @@ class Request:
         """
         value = self.command.ext.get(name, otherwise)
         if value is None:
-            kind = "org.apache.rocketmq.remoting.exception.RemotingCommandException"
-            raise Refusal(Code.SYSTEM_ERROR, f"{kind}: the custom field <{name}> is null, logdex.rocketmq.server")
+            raise exception(REMOTING_EXCEPTION, f"the custom field <{name}> is null")
         return value
 
     def integer(self, name: str, otherwise: int | None = None, *, bits: int = 64) -> int:
-        """Return a field that is a Java integer; 0 if its text is none, as for a broker."""
-        value = self.command.ext.get(name)
-        if value is None and otherwise is not None:
-            return otherwise
-        return java_integer(self.text(name) if value is None else value, bits)
+        """Return a field that is a Java integer; `otherwise` if it is missing or no integer.
+
+        Raises:
+            Refusal: That is so, and nothing is given to take instead.
+
+        Source: RemotingCommand#decodeCommandCustomHeader.
+        """
+        text = self.command.ext.get(name)
+        if otherwise is None:
+            return integer_of(self.text(name) if text is None else text, bits)
+        value = None if text is None else _parsed(text, bits)
+        return otherwise if value is None else value
+
+    def is_true(self, name: str) -> bool:
+        """Return a field that is a Java boolean: a missing one is false, and so is any text but "true"."""
+        return self.command.ext.get(name, "").lower() == "true"
 
     def members(self) -> dict[str, Any]:
         """Return the body, an object in fastjson's dialect.
@@ -76,19 +88,14 @@ class Request:
             Refusal: It is not, or is too long.
         """
         if len(self.command.body) > _LONGEST_BODY:
-            raise Refusal(
-                Code.SYSTEM_ERROR, f"body of {len(self.command.body)} bytes: expected at most {_LONGEST_BODY}"
-            )
+            found = f"a body of {len(self.command.body)} bytes: expected at most {_LONGEST_BODY}"
+            raise exception(_JSON_EXCEPTION, found)
         try:
             value = fastjson.loads(self.command.body.decode())
         except ValueError as error:
-            raise Refusal(
-                Code.SYSTEM_ERROR, f"com.alibaba.fastjson.JSONException: {error}, logdex.rocketmq.server"
-            ) from None
+            raise exception(_JSON_EXCEPTION, str(error)) from None
         if not isinstance(value, dict):
-            raise Refusal(
-                Code.SYSTEM_ERROR, "com.alibaba.fastjson.JSONException: expected an object, logdex.rocketmq.server"
-            )
+            raise exception(_JSON_EXCEPTION, "expected an object")
         return value
 
     def content(self, read: Callable[[dict[str, Any]], _T]) -> _T:
@@ -177,3 +184,32 @@ class Refusal(Exception):  # noqa: N818 -- an answer, which ends the work on a r
     def __init__(self, code: int, remark: str, ext: dict[str, str] | None = None) -> None:
         super().__init__(code, remark)
         self.answer = Answer(code=code, remark=remark, ext=ext)
+
+
+REMOTING_EXCEPTION = "org.apache.rocketmq.remoting.exception.RemotingCommandException"
+_JSON_EXCEPTION = "com.alibaba.fastjson.JSONException"
+
+
+def exception(kind: str, text: str) -> Refusal:
+    """Return the answer that a broker gives if it raises an exception: its class, its text, and a line of its source."""
+    return Refusal(Code.SYSTEM_ERROR, f"{kind}: {text}, logdex.rocketmq.server")
+
+
+def integer_of(text: str, bits: int) -> int:
+    """Return the Java integer of 32 or 64 bits that a text is.
+
+    Raises:
+        Refusal: It is none.
+    """
+    value = _parsed(text, bits)
+    if value is None:
+        raise exception("java.lang.NumberFormatException", f'For input string: "{text:.{_MOST_DIGITS}}"')
+    return value
+
+
+def _parsed(text: str, bits: int) -> int | None:
+    value = java_integer(text, bits)
+    if value is None and not text.isascii() and len(text) <= _MOST_DIGITS:
+        # Java takes the digits of all scripts.
+        value = java_integer("".join(str(unicodedata.decimal(each, each)) for each in text), bits)
+    return value

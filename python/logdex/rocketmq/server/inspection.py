@@ -119,7 +119,9 @@ def broker_config(archive: Archive, state: State, __: Request) -> Answer:
             "fileReservedTime": f"{keeps.file_reserved_hours:g}",
         }
     if state.ha_port is not None:
-        properties |= _file_sizes(archive) | {"haListenPort": str(state.ha_port)}
+        is_multi = archive.store.layout.has_light_queues if master is None else master.multi_dispatch
+        own = {"enableMultiDispatch": "true" if is_multi else "false", "haListenPort": str(state.ha_port)}
+        properties |= _file_sizes(archive) | own
     text = "".join(f"{name}={value}\n" for name, value in properties.items())
     return Answer(ext={"version": '{"counter":0,"timestamp":0}'}, body=text.encode(errors="replace"))
 
@@ -239,15 +241,16 @@ def group_progress(archive: Archive, state: State, request: Request) -> Answer:
 
 def all_progress(archive: Archive, state: State, request: Request) -> Answer:
     """Answer how far all groups are, in all topics or in the ordered ones."""
-    known = state.topics(archive)
-    chosen = {name for name, topic in known.items() if topic.is_ordered or request.text("isOrder") != "true"}
-    if state.master is None:
-        configured = archive.table("subscriptionGroup.json", "subscriptionGroupTable")
+    known, only_ordered = state.topics(archive), request.is_true("isOrder")
+    chosen = {name for name, topic in known.items() if topic.is_ordered or not only_ordered}
+    if state.master is not None:
+        groups = {*state.master.groups.table.entries.copy()}
     else:
-        configured = state.master.groups.table.entries
+        # Not every archive has the table of its groups.
+        groups = {*archive.table("subscriptionGroup.json", "subscriptionGroupTable"), *state.offsets.all_groups()}
     found = []
     behind, answered = 0, _Answered(archive)
-    for group in sorted({*configured.copy(), *state.offsets.all_groups()}):
+    for group in sorted(groups):
         consumed = sorted(state.offsets.topics(group) & chosen)
         topics = [_progress(archive, state, group, {topic}, answered) for topic in consumed]
         found.append({group: topics})
@@ -278,15 +281,15 @@ def time_span(archive: Archive, state: State, request: Request) -> Answer:
             continue
         begin, end = archive.bounds(name, queue_id)
         offset = state.offsets.get(group, name, queue_id) or 0
-        consumed = archive.stored_at(name, queue_id, offset - 1) if offset > 0 else None
-        first = archive.stored_at(name, queue_id, begin)
+        consumed = archive.stored_at(name, queue_id, offset - 1) if offset > 0 and end else None
+        first = archive.stored_at(name, queue_id, begin) if end else None
         first = -1 if first is None else first
         waiting = archive.stored_at(name, queue_id, offset) if begin <= offset < end else None
         spans.append(
             {
                 "consumeTimeStamp": first if consumed is None else consumed,
                 "delayTime": 0 if waiting is None else max(0, time.time_ns() // 1_000_000 - waiting),
-                "maxTimeStamp": archive.stored_at(name, queue_id, end - 1) or -1,
+                "maxTimeStamp": archive.stored_at(name, queue_id, end - 1) or -1 if end else -1,
                 "messageQueue": state.queue(name, queue_id),
                 "minTimeStamp": first,
             }
@@ -307,14 +310,13 @@ def statistics(_: Archive, __: State, request: Request) -> Answer:
 
 def queue_units(archive: Archive, state: State, request: Request) -> Answer:
     """Answer some units of a queue, of one file of it."""
-    topic, queue_id = request.text("topic"), request.integer("queueId", bits=32)
-    index, count = request.integer("index"), request.integer("count", bits=32)
+    topic, queue_id = request.text("topic"), request.integer("queueId", 0, bits=32)
+    index, count = request.integer("index", 0), request.integer("count", 0, bits=32)
     found = archive.queue(topic, queue_id)
-    if found is None:
-        raise Refusal(Code.SYSTEM_ERROR, f"{queue_id}@{topic} is not exist!")
-    queue, (begin, end) = found[0], found[1].bounds
-    if not begin <= index < end:
+    begin, end = (0, 0) if found is None else found[1].bounds
+    if found is None or not begin <= index < end:
         return Answer(remark=f"Index {index} of {queue_id}@{topic} is not exist!")
+    queue = found[0]
     units = queue.units(index, min(end, index + max(0, min(count, _MOST_UNITS))))
     names = ("phy_offset", "size", "tags_code")
     rows = zip(*(units.column(name).to_pylist() for name in names), strict=True)
@@ -326,13 +328,13 @@ def queue_units(archive: Archive, state: State, request: Request) -> Answer:
         ],
     }
     group = request.command.ext.get("consumerGroup")
-    if group:
+    if group is not None:
         known = state.clients.consumers.get(group)
         subscription = known.subscriptions.get(topic) if known is not None else None
         if subscription is None:
             value["filterData"] = f"{group}@{topic} is not online!"
         else:
-            value["subscriptionData"] = subscription.members
+            value |= {"filterData": "null", "subscriptionData": subscription.members}
     return Answer.of(value, remark=UNSET)
 
 

@@ -66,6 +66,8 @@ class Master:
     """The broker in new messages, and in their ids: `ip:port`."""
     flush: Flush
     retention: Retention | None = None
+    multi_dispatch: bool = False
+    """Whether messages go to the queues that INNER_MULTI_DISPATCH names."""
     statistics: Callable[[], StoreStatistics] | None = None
     waiting: Callable[[], int] = int
     """The number of messages that are not stored yet."""

@@ -11,8 +11,8 @@ from logdex._core import RemotingCommand
 from logdex._types import MIN_INT64
 from logdex.hash_index.query import Milliseconds
 from logdex.rocketmq.remoting_codes import Ask, Code
-from logdex.rocketmq.server.clients import TAG, Subscription
-from logdex.rocketmq.server.exchange import FAQ, Answer, Hold, Refusal
+from logdex.rocketmq.server.clients import BROADCASTING, TAG, Subscription
+from logdex.rocketmq.server.exchange import FAQ, Answer, Hold, Refusal, exception
 from logdex.rocketmq.server.state import PULLED
 
 if TYPE_CHECKING:
@@ -49,9 +49,8 @@ def pull(archive: Archive, state: State, request: Request) -> Answer | Hold:
     group, name = request.text("consumerGroup"), request.text("topic")
     queue_id, offset = request.integer("queueId", bits=32), request.integer("queueOffset")
     max_num, flags = request.integer("maxMsgNums", bits=32), request.integer("sysFlag", bits=32)
-    commit_offset, wait_ms = request.integer("commitOffset"), request.integer("suspendTimeoutMillis")
-    if state.master is not None:
-        state.master.groups.get(group)
+    wait_ms = request.integer("suspendTimeoutMillis") if flags & _SUSPEND else 0
+    _check_group(state, group, flags)
     topic = state.topic(archive, name)
     if topic is None:
         raise Refusal(Code.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please! {FAQ}", {})
@@ -61,8 +60,10 @@ def pull(archive: Archive, state: State, request: Request) -> Answer | Hold:
         allowed = f"topicConfig.readQueueNums:[{topic.read_queues}] consumer:[/{request.peer.address}]"
         raise Refusal(Code.SYSTEM_ERROR, f"queueId[{queue_id}] is illegal, topic:[{name}] {allowed}", {})
     codes = _wanted_codes(state, request, group, name, flags)
-    if flags & _COMMIT and request.may_hold and not state.offsets.commit(group, name, queue_id, commit_offset):
-        raise Refusal(Code.SYSTEM_BUSY, "too many consumer groups", {})
+    if flags & _COMMIT and request.may_hold:
+        commit_offset = request.integer("commitOffset")
+        if not state.offsets.commit(group, name, queue_id, commit_offset):
+            raise Refusal(Code.SYSTEM_BUSY, "too many consumer groups", {})
 
     found = _look(archive, name, queue_id, offset, min(max_num, _MOST_MESSAGES), codes)
     state.counts[PULLED] += found.messages
@@ -77,6 +78,23 @@ def pull(archive: Archive, state: State, request: Request) -> Answer | Hold:
         "maxOffset": str(found.end),
     }
     return Answer(code=code, remark=found.status, ext=ext, body=found.frames)
+
+
+def _check_group(state: State, group: str, flags: int) -> None:
+    """Make a group that is not there.
+
+    Raises:
+        Refusal: It may not consume, or not as it does.
+    """
+    if state.master is None:
+        return
+    config, known = state.master.groups.get(group), state.clients.consumers.get(group)
+    if config.get("consumeEnable") is False:
+        raise Refusal(Code.NO_PERMISSION, f"subscription group no permission, {group}", {})
+    is_broadcast = known is not None and known.message_model == BROADCASTING
+    if is_broadcast and not flags & _SUBSCRIPTION and config.get("consumeBroadcastEnable") is False:
+        remark = f"the consumer group[{group}] can not consume by broadcast way"
+        raise Refusal(Code.NO_PERMISSION, remark, {})
 
 
 class _Found(NamedTuple):
@@ -106,9 +124,9 @@ def _look(archive: Archive, topic: str, queue_id: int, offset: int, max_num: int
     if offset > end:
         # COMPAT(rocketmq DefaultMessageStore#getMessage): to the beginning of a queue that has lost nothing yet.
         return _Found("OFFSET_OVERFLOW_BADLY", end if begin else 0, begin, end)
-    frames, messages, next_offset, status = found[1].pull(
-        offset, max_num=max(0, max_num), max_bytes=_MOST_BYTES, codes=codes
-    )
+    if max_num < 0:
+        raise exception("java.lang.IllegalArgumentException", f"Illegal Capacity: {max_num}")
+    frames, messages, next_offset, status = found[1].pull(offset, max_num=max_num, max_bytes=_MOST_BYTES, codes=codes)
     return _Found(status, next_offset, begin, end, frames, messages)
 
 
@@ -116,12 +134,11 @@ def _wanted_codes(state: State, request: Request, group: str, topic: str, flags:
     """Return the hashes of the tags that a consumer wants; None: all."""
     wanted = _subscription(state, request, group, topic, flags)
     if wanted.kind != TAG:
-        raise Refusal(Code.SYSTEM_ERROR, "The broker does not support consumer to filter message by SQL92", {})
+        raise Refusal(Code.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {wanted.kind}", {})
     return wanted.wanted_codes
 
 
 def _subscription(state: State, request: Request, group: str, topic: str, flags: int) -> Subscription:
-    version = request.integer("subVersion")
     if flags & _SUBSCRIPTION:
         ext = request.command.ext
         try:
@@ -134,7 +151,7 @@ def _subscription(state: State, request: Request, group: str, topic: str, flags:
     subscription = known.subscriptions.get(topic)
     if subscription is None:
         raise Refusal(Code.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist{FAQ}", {})
-    if subscription.version < version:
+    if subscription.version < request.integer("subVersion"):
         raise Refusal(Code.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest", {})
     return subscription
 
@@ -148,7 +165,9 @@ def query(archive: Archive, _: State, request: Request) -> Answer:
     max_num = request.integer("maxNum", bits=32)
     begin, end = request.integer("beginTimestamp"), request.integer("endTimestamp")
     is_unique = request.text("_UNIQUE_KEY_QUERY", "false") == "true"
-    max_num = max(0, min(_MOST_OF_UNIQUE_KEY if is_unique else max_num, _MOST_FOUND))
+    max_num = min(_MOST_OF_UNIQUE_KEY if is_unique else max_num, _MOST_FOUND)
+    if max_num < 0:
+        raise exception("java.lang.IllegalArgumentException", f"Illegal Capacity: {max_num}")
     find = _candidates if archive.compat else _verified
     frames = find(archive, topic, key, max_num, (begin, end))
     if not frames and is_unique:

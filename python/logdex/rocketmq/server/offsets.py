@@ -79,6 +79,18 @@ class ConsumerOffsets:
             self._changes += 1
         return True
 
+    def clone(self, source: str, target: str, topic: str) -> bool:
+        """Give a group the offsets that another one has in a topic; return False if there are too many groups."""
+        queues = self._groups.get(source, {}).get(topic)
+        if queues is None:
+            return True
+        old = self._groups.get(target, {}).get(topic, {})
+        for queue_id in old.keys() - queues.keys():
+            del old[queue_id]
+            self._queues -= 1
+            self._changes += 1
+        return all(self.commit(target, topic, queue_id, offset) for queue_id, offset in [*queues.items()])
+
     def remove(self, group: str) -> None:
         """Drop the offsets of a group."""
         topics = self._groups.pop(group, None)

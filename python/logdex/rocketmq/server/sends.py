@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from logdex._core import RemotingCommand, java_integer, stored_message
 from logdex.rocketmq.remoting_codes import Ask, Code
 from logdex.rocketmq.server.archive import RETRY_PREFIX, Topic
-from logdex.rocketmq.server.exchange import FAQ, Answer, Put, Refusal
+from logdex.rocketmq.server.exchange import FAQ, Answer, Put, Refusal, integer_of
 from logdex.rocketmq.server.master import DLQ_PREFIX, LEGAL, LEGAL_NAME, UNIT, UNIT_SUB, Master, master_of
 from logdex.rocketmq.server.new_message import (
     CLUSTER,
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from logdex.rocketmq.server.state import State
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
-TRANSACTION_BITS = 0xC
-"""Bits of the system's flag for the state of a transaction."""
+TRANSACTION_BITS, COMMITTED = 0xC, 0x8
+"""Bits of the system's flag for the state of a transaction, and one of the states."""
 
 REGION = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
 """Fields of the answer to each send."""
@@ -65,29 +65,53 @@ _LONG_NAMES = {
     "maxReconsumeTimes": "l",
     "batch": "m",
 }
-_SHORT_NAMES = {letter: letter for letter in _LONG_NAMES.values()}
+_NAMES = {letter: name for name, letter in _LONG_NAMES.items()}
+_SHORT_NAMES = {letter: letter for letter in _NAMES}
 _REQUIRED = {*"abcdefgh"}
+_INTEGERS = {"d": 32, "e": 32, "f": 32, "g": 64, "h": 32, "j": 32, "l": 32}
+"""Bits of the fields that are integers."""
 
 
 class _Send:
-    """The header of a send: its fields by their letters."""
+    """The header of a send: its fields by their letters.
+
+    A broker checks all fields with short names, but reads those of code 10 as it reads all other headers.
+
+    Source: AbstractSendMessageProcessor#parseRequestHeader.
+    """
 
     def __init__(self, request: Request) -> None:
+        """Read the fields.
+
+        Raises:
+            Refusal: One is missing, or no integer.
+        """
         self.request = request
         ext = request.command.ext
-        names = _LONG_NAMES if request.command.code == Ask.SEND_MESSAGE else _SHORT_NAMES
+        self._is_long = request.command.code == Ask.SEND_MESSAGE
+        names = _LONG_NAMES if self._is_long else _SHORT_NAMES
         self._texts = {letter: ext[name] for name, letter in names.items() if name in ext}
+        self._integers: dict[str, int | None] = {}
+        if self._is_long:
+            return
         if not self._texts.keys() >= _REQUIRED:
-            for name, letter in names.items():
-                if letter in _REQUIRED:
-                    request.text(name)
+            for letter in sorted(_REQUIRED):
+                request.text(letter)
+        texts = self._texts
+        integers = {letter: java_integer(texts[letter], bits) for letter, bits in _INTEGERS.items() if letter in texts}
+        for letter in [letter for letter, value in integers.items() if value is None]:
+            integers[letter] = integer_of(texts[letter], _INTEGERS[letter])
+        self._integers = integers
 
     def text(self, letter: str) -> str:
         return self._texts.get(letter, "")
 
-    def integer(self, letter: str, otherwise: int = 0, bits: int = 32) -> int:
-        text = self._texts.get(letter)
-        return otherwise if text is None else java_integer(text, bits)
+    def integer(self, letter: str, otherwise: int | None = None) -> int:
+        value = self._integers.get(letter)
+        if value is not None:
+            return value
+        name = _NAMES[letter] if self._is_long else letter
+        return self.request.integer(name, otherwise, bits=_INTEGERS[letter])
 
     def is_true(self, letter: str) -> bool:
         return self.text(letter).lower() == "true"
@@ -106,22 +130,24 @@ def send(_: Archive, state: State, request: Request) -> Put:
         queue_id=queue_id,
         body=request.command.body,
         properties=properties_of(header.text("i")),
-        born_timestamp=header.integer("g", bits=64),
+        born_timestamp=header.integer("g"),
         born_host=request.peer.host,
         store_host=master.store_host,
         flag=header.integer("h"),
         sys_flag=header.integer("f"),
-        reconsume_times=header.integer("j"),
+        reconsume_times=header.integer("j", 0),
         is_batch=header.is_true("m"),
     )
-    if name.startswith(RETRY_PREFIX):
+    if name.startswith(RETRY_PREFIX) and not message.is_batch:
         _limit_retries(master, header, message)
     message.properties[CLUSTER] = state.cluster
     if message.is_batch:
-        _check_batch(message)
+        if message.sys_flag & TRANSACTION_BITS or _delay_level(message) > 0:
+            raise _refusal(Code.MESSAGE_ILLEGAL, ILLEGAL_MESSAGE)
     else:
-        _take_out_wait(message)
-        if message.properties.get(TRANSACTION, "").lower() == "true":
+        is_half = message.properties.get(TRANSACTION, "").lower() == "true"
+        _take_out_wait(message, is_half=is_half)
+        if is_half:
             make_half(message)
 
     def then(placed: Places | str) -> Answer:
@@ -145,16 +171,26 @@ def make_half(message: NewMessage) -> None:
     message.sys_flag &= ~TRANSACTION_BITS
 
 
-def _take_out_wait(message: NewMessage) -> None:
+def _take_out_wait(message: NewMessage, *, is_half: bool) -> None:
     """Take WAIT out of the properties. It comes back, as the last one, if they are written again: delayed and half messages.
+
+    Raises:
+        Refusal: The delay level is no integer.
 
     Source: SendMessageProcessor#asyncSendMessage.
     """
     wait = message.properties.pop(WAIT, None)
     message.waits = wait != "false"
-    is_half = message.properties.get(TRANSACTION, "").lower() == "true"
-    if wait is not None and (is_half or message.properties.get(DELAY, "0") != "0"):
+    # No queue gets a message in another state of a transaction, and its level counts for nothing.
+    is_in_queue = is_half or message.sys_flag & TRANSACTION_BITS in (0, COMMITTED)
+    is_delayed = is_in_queue and _delay_level(message) > 0
+    if wait is not None and (is_half or is_delayed):
         message.properties[WAIT] = wait
+
+
+def _delay_level(message: NewMessage) -> int:
+    text = message.properties.get(DELAY)
+    return 0 if text is None else integer_of(text, 32)
 
 
 def _topic(master: Master, header: _Send) -> tuple[str, Topic]:
@@ -221,14 +257,6 @@ def _limit_retries(master: Master, header: _Send, message: NewMessage) -> None:
         master.topics.create(message.topic, 1)
 
 
-def _check_batch(message: NewMessage) -> None:
-    is_special = message.sys_flag & TRANSACTION_BITS or message.properties.get(DELAY, "0") != "0"
-    if message.topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
-        raise _refusal(Code.MESSAGE_ILLEGAL, f"batch request does not support retry group {message.topic}")
-    if is_special:
-        raise _refusal(Code.MESSAGE_ILLEGAL, ILLEGAL_MESSAGE)
-
-
 def send_back(archive: Archive, state: State, request: Request) -> Put | Answer:
     """Store a message again, for the group that could not consume it: later, or with the dead letters."""
     master = master_of(state)
@@ -237,7 +265,7 @@ def send_back(archive: Archive, state: State, request: Request) -> Put | Answer:
     retry_queues = master.groups.number(group, "retryQueueNums")
     if retry_queues <= 0:
         return Answer()
-    flag = UNIT_SUB if request.text("unitMode", "").lower() == "true" else 0
+    flag = UNIT_SUB if request.is_true("unitMode") else 0
     topic = RETRY_PREFIX + group
     retry = master.topics.create(topic, retry_queues, sys_flag=flag)
     if not retry.perm & 2:

@@ -192,7 +192,9 @@ class Server:
             levels, may_create = len(delay_levels_ms(writer.options.delay_levels)), self._create_topics
             topics = TopicTable(store.layout.config, broker, cluster, levels, archive.topics(), may_create=may_create)
             groups, options = GroupTable(store.layout.config), writer.options
-            state.master = Master(topics, groups, "", options.flush, options.retention)
+            state.master = Master(
+                topics, groups, "", options.flush, options.retention, multi_dispatch=bool(options.multi_dispatch)
+            )
         advertised = None if writer is None or self._advertise is None else await _resolved(self._advertise)
         table_writer = TableWriter(asyncio.get_running_loop())
         if writer is None:

@@ -391,8 +391,9 @@ class BrokerService:
         """Answer a request, and note whether its kind needs a thread."""
         begin = self._loop.time()
         reply = self._answer(request)
+        code = request.command.code
         # What is in memory of a remote store tells nothing of the next request.
-        now, code = self._loop.time(), request.command.code
+        now = self._loop.time()
         is_quick = now - begin < _QUICK_S and not self._archive.is_remote and code in ADAPTS
         if not is_quick:
             self._slow_until[code] = now + _QUICK_AGAIN_S

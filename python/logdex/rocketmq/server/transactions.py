@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from logdex._core import RemotingCommand, frame_of, stored_message
 from logdex.rocketmq.remoting_codes import Ask, Code
-from logdex.rocketmq.server.exchange import Answer, Notice, Put, Refusal
+from logdex.rocketmq.server.exchange import REMOTING_EXCEPTION, Answer, Notice, Put, Refusal, exception
 from logdex.rocketmq.server.master import master_of
 from logdex.rocketmq.server.new_message import (
     PRODUCER_GROUP,
@@ -28,7 +28,7 @@ from logdex.rocketmq.server.new_message import (
     NewMessage,
     again,
 )
-from logdex.rocketmq.server.sends import HALF_TOPIC, TRANSACTION_BITS, message_at, now_ms
+from logdex.rocketmq.server.sends import COMMITTED, HALF_TOPIC, TRANSACTION_BITS, message_at, now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,8 @@ CHECK_EVERY_S = 60.0
 GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 _CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 _CHECK_AFTER = "CHECK_IMMUNITY_TIME_IN_SECONDS"
-_COMMIT, _ROLLBACK = 8, 12
+_UNKNOWN, _ROLLBACK = 0, 12
+"""The other states of a transaction."""
 _DONE = "d"
 _TIMEOUT_MS = 6_000
 """transactionTimeOut: a producer has so long before it is asked."""
@@ -66,17 +67,19 @@ _UNSET = "not set any response code"
 def end_transaction(archive: Archive, state: State, request: Request) -> Put | None:
     """Store a message whose transaction was committed, and that its half message is done."""
     master = master_of(state)
-    group, kind = request.text("producerGroup"), request.integer("commitOrRollback", bits=32)
-    queue_offset, phy_offset = request.integer("tranStateTableOffset"), request.integer("commitLogOffset")
-    if kind not in (_COMMIT, _ROLLBACK):
+    kind = request.integer("commitOrRollback", bits=32)
+    if kind == _UNKNOWN:
         # The producer does not know. It is asked later.
         return None
+    if kind not in (COMMITTED, _ROLLBACK):
+        raise exception(REMOTING_EXCEPTION, "commitOrRollback field wrong")
+    phy_offset = request.integer("commitLogOffset")
     half = message_at(archive, phy_offset)
     if half is None:
         raise Refusal(Code.SYSTEM_ERROR, "Find prepared transaction message failed")
-    if half.properties.get(PRODUCER_GROUP) != group:
+    if half.properties.get(PRODUCER_GROUP) != request.command.ext.get("producerGroup"):
         raise Refusal(Code.SYSTEM_ERROR, "The producer group wrong")
-    if half.queue_offset != queue_offset:
+    if half.queue_offset != request.integer("tranStateTableOffset"):
         raise Refusal(Code.SYSTEM_ERROR, "The transaction state table offset wrong")
     if half.phy_offset != phy_offset or half.topic != HALF_TOPIC:
         raise Refusal(Code.SYSTEM_ERROR, "The commit log offset wrong")
@@ -97,7 +100,7 @@ def end_transaction(archive: Archive, state: State, request: Request) -> Put | N
 
 def _committed(half: Message, phy_offset: int) -> NewMessage:
     message = again(half, half.properties.get(REAL_TOPIC, ""), _number(half, REAL_QUEUE_ID) or 0, half.store_host)
-    message.sys_flag = message.sys_flag & ~TRANSACTION_BITS | _COMMIT
+    message.sys_flag = message.sys_flag & ~TRANSACTION_BITS | COMMITTED
     message.prepared_transaction_offset = phy_offset
     return message
 

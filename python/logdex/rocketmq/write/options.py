@@ -39,6 +39,7 @@ class StoreOptions:
     compat: Compat | None = None
     max_message_size: int = 4 << 20
     retention: Retention | None = None
+    multi_dispatch: bool | None = None
 
     def __post_init__(self) -> None:
         """Check the options that need no look at the store.

@@ -10,6 +10,7 @@ import errno
 import os
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,6 +66,8 @@ class StoreParts:
         self._given = StoreLayout(root, str(root / "commitlog"))
         # The process may change its directory while files are created. Errors before that name the path as it was given.
         self._layout = StoreLayout(root.absolute(), str(root.absolute() / "commitlog"))
+        if options.multi_dispatch is None:
+            options = replace(options, multi_dispatch=self._given.has_light_queues)
         self.options = options
         self._dry_run = dry_run
         self._levels = delay_levels_ms(options.delay_levels)
@@ -148,6 +151,7 @@ class StoreParts:
             flush=self.options.flush,
             compat=self.options.compat,
             max_message_size=self.options.max_message_size,
+            multi_dispatch=bool(self.options.multi_dispatch),
         )
 
     def _truncate(self, plan: RecoveryPlan) -> dict[str, int]:
@@ -172,6 +176,7 @@ class StoreParts:
             begin_phy_offset=None if plan.last_exit_ok else plan.dispatch,
             delay_levels=options.delay_levels,
             dry_run=self._dry_run,
+            multi_dispatch=bool(options.multi_dispatch),
             **options.queue_files,
         )
         self._reader = CommitLog.open(layout.commit_log)

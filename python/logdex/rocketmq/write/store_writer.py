@@ -162,6 +162,7 @@ class StoreWriter(Closing):
         compat: Compat | None = None,
         max_message_size: int = 4 << 20,
         retention: Retention | None = None,
+        multi_dispatch: bool | None = None,
     ) -> Self:
         """Open a store for writing, or begin a new one.
 
@@ -193,6 +194,9 @@ class StoreWriter(Closing):
                 "5.5.0" indexes tags, too. An index that already holds messages with tags stays as it is.
             max_message_size: Bytes of the longest message that the broker takes (maxMessageSize).
             retention: When files are deleted, and how full the disk may be; None: nothing is deleted.
+            multi_dispatch: Messages also go to the queues that their property INNER_MULTI_DISPATCH names (enableMultiDispatch and
+                enableLmq). A producer can name any topic there, and makes queues. None: as the broker of the store, if it left
+                `config/lmqConsumerOffset.json` (enableLmq), else they do not.
 
         Raises:
             CorruptFileError: There are valid messages behind damage; or the table of delay levels cannot be read.
@@ -219,6 +223,7 @@ class StoreWriter(Closing):
             compat=compat,
             max_message_size=max_message_size,
             retention=retention,
+            multi_dispatch=multi_dispatch,
         )
         return cls(local_path(root), options, services=services)
 

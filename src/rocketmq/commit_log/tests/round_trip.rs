@@ -179,7 +179,7 @@ proptest! {
         let directory = tempfile::tempdir().unwrap();
         let store_host = Host::parse("1.2.3.4:5").unwrap();
         let limits = Limits { release: Release::V5_5_0, max_message_size: Limits::MAX_MESSAGE_SIZE };
-        let options = WriterOptions { file_size, store_host, levels: 18, flush: FlushMode::Manual, limits };
+        let options = WriterOptions { file_size, store_host, levels: 18, flush: FlushMode::Manual, limits, multi_dispatch: true };
         let writer = CommitLogWriter::open(directory.path(), first * file_size, options).unwrap();
         for batch in reader {
             writer.put_messages(&batch.unwrap(), PutOptions { bodies: Bodies::Stored, park: false }).unwrap();

@@ -17,6 +17,8 @@ pub struct WriterOptions {
     pub flush: FlushMode,
     /// Which messages are taken.
     pub limits: Limits,
+    /// A message also takes offsets in the queues that its property `INNER_MULTI_DISPATCH` names (upstream `enableMultiDispatch`).
+    pub multi_dispatch: bool,
 }
 
 /// When bytes are flushed to the disk (upstream `flushDiskType`).

@@ -185,7 +185,9 @@ impl<'s, 'a> PendingBatch<'s, 'a> {
             return Ok(base);
         }
         let offset = self.table.take(topic, queue_id, 1);
-        if let Some(queues) = self.properties.get(MULTI_DISPATCH) {
+        if self.writer.multi_dispatch
+            && let Some(queues) = self.properties.get(MULTI_DISPATCH)
+        {
             let place = |queue: &str| self.table.take(queue, dispatched_queue_id(queue, queue_id), 1);
             let offsets: Vec<String> = queues.split(',').map(place).map(|offset| offset.to_string()).collect();
             self.properties.set(MULTI_QUEUE_OFFSET, offsets.join(","));

@@ -38,7 +38,7 @@ impl<'a> SentMessage<'a> {
         }
         let mut places = Vec::new();
         let mut rest = self.given.body;
-        while !rest.is_empty() {
+        while places.is_empty() || !rest.is_empty() {
             let element = Element::take(&mut rest).ok_or_else(|| {
                 Error::InvalidArgument(format!("batch: no message at {}", self.given.body.len() - rest.len()))
             })?;

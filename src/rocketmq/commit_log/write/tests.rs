@@ -22,7 +22,7 @@ const STORED: i64 = 0x01a1_fd12_8782;
 fn options(file_size: u64) -> WriterOptions {
     let store_host = Host::parse("192.168.0.9:10911").unwrap();
     let limits = Limits { release: Release::V5_5_0, max_message_size: Limits::MAX_MESSAGE_SIZE };
-    WriterOptions { file_size, store_host, levels: 18, flush: FlushMode::Manual, limits }
+    WriterOptions { file_size, store_host, levels: 18, flush: FlushMode::Manual, limits, multi_dispatch: true }
 }
 
 fn open(directory: &Path, end: u64, file_size: u64) -> CommitLogWriter {

@@ -142,9 +142,14 @@ def test_a_missing_field_is_named(asked: Asked) -> None:
     assert (refused.code, "the custom field <queueId> is null" in str(refused.remark)) == (1, True)
 
 
-def test_numbers_that_are_none_count_as_zero(asked: Asked) -> None:
-    for text in ("x", "", "1_0", " 1", "\u0661", str(2**31), "1.5"):
-        assert asked.answer(30, topic="BBTopic", queueId=text).ext == {"offset": "37"}
+def test_a_number_is_what_java_takes_for_one(asked: Asked) -> None:
+    for text in ("x", "", "1_0", " 1", str(2**31), "1.5", "0x1", "\u0661x", "\u0661" * 5000):
+        refused = asked.answer(30, topic="BBTopic", queueId=text)
+        assert refused.code == 1
+        assert str(refused.remark).startswith(f'java.lang.NumberFormatException: For input string: "{text:.64}"')
+    # Java takes the digits of all scripts.
+    for text in ("1", "+1", "001", "\u0661", "+\u0661", "\uff11"):
+        assert asked.answer(30, topic="BBTopic", queueId=text).ext == {"offset": "41"}
 
 
 def test_a_pull_waits_at_the_end_and_commits_at_once(asked: Asked) -> None:

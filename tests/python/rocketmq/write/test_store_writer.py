@@ -485,3 +485,34 @@ def test_the_end_of_the_interpreter_is_like_a_crash(tmp_path: Path) -> None:
         assert writer.put_message("T").queue_offset == 100
     with MessageStore.open(tmp_path) as store:
         assert store.verify().ok
+
+
+def put_with_queues(root: Path, **options: Any) -> dict[tuple[str, int], int]:
+    """Put a message that names other queues, then one of those; return how many messages each queue has."""
+    with open_small(root, **options) as writer:
+        writer.put_message("Evil", b"evil", queue_id=2, keys="a b", properties={"INNER_MULTI_DISPATCH": "T,%LMQ%a"})
+        # A producer can name the offsets, too.
+        forged = {"INNER_MULTI_DISPATCH": "T", "INNER_MULTI_QUEUE_OFFSET": "0"}
+        writer.put_message("Evil", b"evil", properties=forged)
+        offsets = [writer.put_message("T", b"own", queue_id=queue_id).queue_offset for queue_id in (0, 2)]
+    with MessageStore.open(root, hash_slots=20, max_entries=50) as store:
+        assert store.verify().ok
+        found = {place: store.queue(*place).max_offset for place in store.queues()}
+    assert offsets == [found["T", 0] - 1, found["T", 2] - 1]
+    return found
+
+
+def test_a_message_goes_to_other_queues_only_on_request(tmp_path: Path) -> None:
+    alone = {("Evil", 0): 1, ("Evil", 2): 1, ("T", 0): 1, ("T", 2): 1}
+    assert put_with_queues(tmp_path / "default") == alone
+    everywhere = alone | {("T", 0): 2, ("T", 2): 2, ("%LMQ%a", 0): 1}
+    assert put_with_queues(tmp_path / "asked", multi_dispatch=True) == everywhere
+
+
+def test_a_message_goes_to_other_queues_if_the_store_is_that_of_such_a_broker(tmp_path: Path) -> None:
+    for name, options, queues in (("light", {}, 5), ("off", {"multi_dispatch": False}, 4)):
+        config = tmp_path / name / "config"
+        open_small(tmp_path / name).close()
+        config.mkdir(exist_ok=True)
+        (config / "lmqConsumerOffset.json").write_text('{"lmqOffsetTable":{},"offsetTable":{}}')
+        assert len(put_with_queues(tmp_path / name, **options)) == queues
