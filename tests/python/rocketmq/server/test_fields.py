@@ -231,6 +231,17 @@ async def _prepare(asker: Client) -> None:
         properties = f"KEYS\x01k{number} all\x02TAGS\x01{tag}\x02UNIQ_KEY\x01U{number}\x02WAIT\x01true"
         frame = wire.request(310, {**SEND, "e": str(number % 4), "i": properties}, f"body{number}".encode())
         assert (await asker.ask(frame))[0]["code"] == 0
+    await asyncio.wait_for(_dispatched(asker), 20)
+
+
+async def _dispatched(asker: Client) -> None:
+    """Wait until queues and index have the messages."""
+    for queue_id in range(4):
+        place = {"topic": "A", "queueId": str(queue_id)}
+        while (await asker.ask(wire.request(30, place)))[0]["extFields"] != {"offset": "30"}:
+            pass
+    while await _code(asker, 12, {**BASES[12], "key": "k119"}):
+        pass
 
 
 async def _code(asker: Client, code: int, ext: dict[str, str]) -> int:
