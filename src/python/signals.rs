@@ -32,11 +32,8 @@ fn look() -> io::Result<()> {
     if !may_be_main() || !is_of_python() {
         return Ok(());
     }
-    match Python::try_attach(|py| py.check_signals()) {
-        Some(Err(error)) => {
-            raise_later(error);
-            ended()
-        }
+    match Python::try_attach(|py| py.check_signals().map_err(raise_later)) {
+        Some(Err(())) => ended(),
         _ => Ok(()),
     }
 }

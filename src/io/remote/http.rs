@@ -49,6 +49,9 @@ fn unusable(error: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::Generic { store: "HTTP client", source: Box::new(error) }
 }
 
+/// Sets a time of a client.
+type Set = fn(reqwest::ClientBuilder, Duration) -> reqwest::ClientBuilder;
+
 /// Gives a client the options, as the crate does; it keeps its own way of doing so for itself.
 fn builder(options: &ClientOptions) -> Result<reqwest::ClientBuilder> {
     let value = |key: Config| options.get_config_value(&key);
@@ -74,7 +77,6 @@ fn builder(options: &ClientOptions) -> Result<reqwest::ClientBuilder> {
     if is_set(Config::NoSystemCertificates) {
         builder = builder.tls_certs_only([]);
     }
-    type Set = fn(reqwest::ClientBuilder, Duration) -> reqwest::ClientBuilder;
     let times: [(Config, Set); 6] = [
         (Config::Timeout, reqwest::ClientBuilder::timeout),
         (Config::ConnectTimeout, reqwest::ClientBuilder::connect_timeout),

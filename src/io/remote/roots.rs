@@ -108,7 +108,7 @@ fn has_user(scheme: &str, authority: &str) -> bool {
     let port = authority.rsplit(']').next().and_then(|host| host.split_once(':')).map(|(_, port)| port);
     let is_port = port.is_none_or(|port| port.bytes().all(|digit| digit.is_ascii_digit()));
     let is_azure = scheme.starts_with("abfs") || scheme.starts_with("az") || scheme == "adl";
-    (authority.contains('@') && !(is_azure && is_port)) || !is_port
+    !is_port || authority.contains('@') && !is_azure
 }
 
 /// The root that only these options have.

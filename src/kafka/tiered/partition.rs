@@ -286,13 +286,16 @@ fn packed(
     Ok(Ok(RemoteSegment { base_offset, range, files: Files::Packed(packed) }))
 }
 
+/// The offset after the last one that a segment has of the log, and the segment.
+type Chosen = (i64, Arc<RemoteSegment>);
+
 /// Choose the segments in remote storage that are not on the broker's disk, of those of the log with the offsets after their last
 /// ones. Return them, and where the log ends if it is on both sides.
 fn choose(
     mut of_log: Vec<(i64, RemoteSegment)>,
     local: &mut LocalLog,
     keys: &KeyRing,
-) -> Result<(Vec<(i64, Arc<RemoteSegment>)>, Option<i64>)> {
+) -> Result<(Vec<Chosen>, Option<i64>)> {
     // A segment may be there twice, if the copy failed at first, or if two leaders rolled at different offsets.
     of_log.sort_by_key(|(end, segment)| (segment.base_offset, std::cmp::Reverse((*end, segment.log_len()))));
     of_log.dedup_by_key(|(_, segment)| segment.base_offset);
