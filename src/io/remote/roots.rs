@@ -174,7 +174,7 @@ pub fn url(path: &Path) -> Option<String> {
 }
 
 /// A URL for a message: what is before `@` or no port may be a password, and what is after `?` a signature.
-pub(in crate::io) fn without_secrets(url: &str) -> String {
+pub fn without_secrets(url: &str) -> String {
     let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
     // A path type may have removed a slash.
     let whole = format!("{scheme}://{}", rest.trim_start_matches('/'));

@@ -418,8 +418,10 @@ impl CommitLog {
         match self.ending.with(Option::take) {
             Some(Ending(process, ended)) if process.is_current() => {
                 while ended.recv_timeout(signals::LOOK) == Err(mpsc::RecvTimeoutError::Timeout) {
-                    // An exception ends the thread, too.
-                    _ = signals::look();
+                    // What reads the end itself then fails, too.
+                    if signals::look().is_err() {
+                        break;
+                    }
                 }
             }
             // The thread of a parent is not here.
