@@ -7,6 +7,8 @@
 //! All of them compare one number, the [`Generation`], which a handler of `fork` counts up in each child.
 
 use std::path::Path;
+#[cfg(unix)]
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::error::{Error, Result, shown};
@@ -21,7 +23,10 @@ impl Generation {
     /// Returns that of this process.
     #[inline]
     pub(crate) fn current() -> Self {
-        handler::install();
+        #[cfg(unix)]
+        if !INSTALLED.load(Ordering::Acquire) {
+            install();
+        }
         Self(FORKS.load(Ordering::Relaxed))
     }
 
@@ -62,39 +67,21 @@ fn of_another_process(path: &Path) -> Error {
 }
 
 #[cfg(unix)]
-mod handler {
-    #![allow(unsafe_code)]
+static INSTALLED: AtomicBool = AtomicBool::new(false);
 
-    use std::sync::atomic::{AtomicBool, Ordering};
-
-    use super::FORKS;
-
-    static INSTALLED: AtomicBool = AtomicBool::new(false);
-
-    #[inline]
-    pub(super) fn install() {
-        if !INSTALLED.load(Ordering::Acquire) {
-            install_once();
-        }
+/// Installs the handler of `fork`.
+#[cfg(unix)]
+#[cold]
+#[expect(unsafe_code, reason = "no crate has a safe call")]
+fn install() {
+    extern "C" fn in_child() {
+        FORKS.fetch_add(1, Ordering::Relaxed);
     }
-
-    #[cold]
-    fn install_once() {
-        extern "C" fn in_child() {
-            FORKS.fetch_add(1, Ordering::Relaxed);
-        }
-        // Two threads at the same time may install it twice: then each fork counts twice, which is as good.
-        // SAFETY: `in_child` only adds to a static number, which a handler of `fork` may do.
-        let failed = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-        // Without memory for the handler the next call tries again.
-        INSTALLED.store(failed == 0, Ordering::Release);
-    }
-}
-
-#[cfg(not(unix))]
-mod handler {
-    /// Does nothing: this system has no forks.
-    pub(super) fn install() {}
+    // Two threads at the same time may install it twice: then each fork counts twice, which is as good.
+    // SAFETY: `in_child` only adds to a static number, which a handler of `fork` may do.
+    let failed = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    // Without memory for the handler the next call tries again.
+    INSTALLED.store(failed == 0, Ordering::Release);
 }
 
 #[cfg(test)]

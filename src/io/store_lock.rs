@@ -12,9 +12,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::io::ProcessMutex;
 use crate::io::disk::write_all_at;
 use crate::io::fork::Generation;
+use crate::io::process_mutex::ProcessMutex;
 use crate::io::regular_file::{open_file, open_with};
 
 /// The content that a broker writes into the file.

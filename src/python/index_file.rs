@@ -33,7 +33,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 /// One index file of a RocketMQ store: it maps a key to the commit-log offsets of its candidates.
 ///
 /// A file has one writer and any number of readers, in this process or others. Batch calls release the interpreter lock. A
-/// handle pickles by its path and options, and unpickles as a reader.
+/// handle pickles by its path and options, and unpickles as a reader. In a forked child it still reads; puts raise `ValueError`.
 ///
 /// Source: `IndexFile`; docs/formats/rocketmq-index.md.
 ///
