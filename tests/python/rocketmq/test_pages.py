@@ -52,6 +52,7 @@ def test_pages_are_the_whole_log_in_both_orders(store: Callable[[str], Path], ca
             assert _read_on(opened, limit)[0] == expected[::-1]
 
 
+@pytest.mark.filterwarnings("ignore::logdex.UnknownTopicWarning")
 @pytest.mark.parametrize("case", ["basic", "killed", "v5-basic"])
 def test_pages_of_filters_are_the_messages_of_the_filters(store: Callable[[str], Path], case: str) -> None:
     with MessageStore.open(store(case)) as opened:
