@@ -108,7 +108,10 @@ impl Totals {
         let mut found = Self::default();
         let mut queues: BTreeMap<i32, (Kind, Held)> = BTreeMap::new();
         for directory in places {
-            for place in queues_of(topic, directory)? {
+            let mut places = queues_of(topic, directory)?;
+            // A directory lists them in any order.
+            places.sort_by_key(|place| place.queue_id);
+            for place in places {
                 let files = match offset_files::list_if_any(&place.directory) {
                     // The broker deleted it since the directory above was listed.
                     Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => None,
