@@ -137,11 +137,14 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
             file = stack.enter_context(os.fdopen(descriptor, "wb"))
         yield file
         file.flush()
-        if descriptor is None:
-            _name(temporary, path)
-        else:
-            # With a directory's descriptor, which an absolute path ignores, it calls linkat, which follows the link.
-            os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor)
+        try:
+            if descriptor is None:
+                _name(temporary, path)
+            else:
+                # With a directory's descriptor, which an absolute path ignores, it calls linkat, which follows the link.
+                os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor)
+        except FileExistsError:
+            raise FileExistsError(errno.EEXIST, "the file exists already", str(path)) from None
 
 
 def _name(temporary: Path, path: Path) -> None:
