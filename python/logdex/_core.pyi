@@ -115,6 +115,7 @@ __all__ = [
     "find_messages",
     "finding_kinds",
     "forget_lists",
+    "fork_generation",
     "frame_of",
     "frames_with_key",
     "has_segments",
