@@ -474,9 +474,11 @@ def test_a_topic_is_configured_for_more_queues_than_it_has(run: Callable[..., No
 def test_all_progress_takes_a_time_that_grows_with_the_groups(run: Callable[..., None]) -> None:
     async def test(served: rocketmq.Server, asker: Client) -> None:
         assert served._running is not None
-        offsets = served._running[2].offsets
+        state = served._running[2]
+        assert state.master is not None
         for number in range(20_000):
-            assert offsets.commit(f"g{number}", "Gone", 0, 1)
+            state.master.groups.get(f"g{number}")
+            assert state.offsets.commit(f"g{number}", "Gone", 0, 1)
         # Of a topic that is gone, so nothing of it is told.
         _header, body = await asyncio.wait_for(asker.ask(wire.request(317, {"isOrder": "false"})), 30)
         assert body.count(b'{"g') == 20_000
@@ -493,6 +495,7 @@ def test_more_queues_than_an_answer_holds_are_refused(
         await asker.ask(send("Four"))
         for group, code in (("g", 0), ("h", 1)):
             fields = {"consumerGroup": group, "topic": "Four", "queueId": "0", "commitOffset": "0"}
+            await asker.ask(wire.request(200, {}, b'{"groupName":"%b"}' % group.encode()))
             await asker.ask(wire.request(15, fields))
             assert (await asker.ask(wire.request(317, {"isOrder": "false"})))[0]["code"] == code
 

@@ -120,7 +120,7 @@ def test_the_newest_file_and_the_one_that_is_written_stay(root: Path) -> None:
 
 def test_a_file_that_is_not_old_ends_the_deletion(root: Path) -> None:
     os.utime(root / "commitlog" / f"{2 * 16_384:020}")
-    with open_store(root, retention=Retention(file_reserved_hours=1)) as writer:
+    with open_store(root, retention=Retention(file_reserved_hours=1, clean_forcibly=False)) as writer:
         assert len(writer.delete_expired().log_files) == 2
     with open_store(root) as writer:
         with pytest.raises(ValueError, match="reserved_hours: expected an age"):

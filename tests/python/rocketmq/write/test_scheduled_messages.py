@@ -44,6 +44,7 @@ def test_a_crash_repeats_no_delivery_if_the_flush_is_synchronous(flush: str, aga
     assert delivered(crashed, "T") == ["k"] * (3 + again)
 
 
+@pytest.mark.filterwarnings("ignore::logdex.UnknownTopicWarning")
 def test_a_message_waits_for_its_time(tmp_path: Path) -> None:
     with open_small(tmp_path) as writer:
         placed = writer.put_message(

@@ -271,6 +271,7 @@ def test_readers_see_what_was_put_at_once(tmp_path: Path) -> None:
             assert pa.table(store.messages(columns=["keys"])).num_rows == number + 1
 
 
+@pytest.mark.filterwarnings("ignore::logdex.UnknownTopicWarning")
 def test_readers_beside_the_services_are_never_told_what_is_not(tmp_path: Path) -> None:
     count = 3_000
     with open_small(tmp_path, services=True) as writer:
