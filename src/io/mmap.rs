@@ -128,10 +128,19 @@ impl ReadAt for MappedFile {
     }
 
     fn word_run(&self, offset: u64, words: &mut [u32]) -> io::Result<()> {
-        words.iter_mut().zip((offset..).step_by(4)).try_for_each(|(word, at)| {
+        let mut at = offset;
+        let (many, rest) = words.as_chunks_mut::<16>();
+        for chunk in many {
+            for (word, read) in chunk.iter_mut().zip(self.atomics::<16>(at)?) {
+                *word = u32::from_be(read.load(Ordering::Acquire));
+            }
+            at += 64;
+        }
+        for word in rest {
             *word = self.acquire(at)?;
-            Ok(())
-        })
+            at += 4;
+        }
+        Ok(())
     }
 
     #[inline]

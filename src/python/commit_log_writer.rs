@@ -214,7 +214,8 @@ impl PyCommitLogWriter {
             }
         };
         let limits = Limits { release: convert::compat(compat)?.unwrap_or(Release::V4_9_3), max_message_size };
-        let options = WriterOptions { file_size, store_host: Host::parse(store_host)?, levels, flush, limits, multi_dispatch };
+        let options =
+            WriterOptions { file_size, store_host: Host::parse(store_host)?, levels, flush, limits, multi_dispatch };
         Ok(Self { writer: CommitLogWriter::open(&directory, end_phy_offset, options)? })
     }
 

@@ -226,14 +226,16 @@ impl PyConsumeQueueWriter {
     ///
     /// Args:
     ///     sync: False: do not wait.
+    ///     least_pages: Wait only for files with at least so many pages of 4,096 new bytes (flushConsumeQueueLeastPages).
     ///
     /// Raises:
     ///     OSError: The system refuses; units that were not written stay in the buffer.
     ///     WriteFailedError: A write or an fsync failed, now or before: nothing more is written.
     ///     ValueError: The writer is finished.
-    #[pyo3(signature = (*, sync=true))]
-    fn flush(&self, py: Python<'_>, sync: bool) -> PyResult<()> {
-        self.with(py, |writer| writer.as_mut().map_or(Ok(()), |writer| writer.flush(sync)))
+    #[pyo3(signature = (*, sync=true, least_pages=0))]
+    fn flush(&self, py: Python<'_>, sync: bool, least_pages: u32) -> PyResult<()> {
+        let pages = sync.then_some(least_pages);
+        self.with(py, |writer| writer.as_mut().map_or(Ok(()), |writer| writer.flush_pages(pages)))
     }
 
     /// Return the queues to which units were written since the last call: topic, queue id, and queue offset of the next message.

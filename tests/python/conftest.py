@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,8 +11,7 @@ import golden
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-_HERE = Path(__file__).parent
+    from pathlib import Path
 
 # No deadline: two cores shared with Spark make single examples slow without any fault of the code.
 settings.register_profile("logdex", deadline=None, print_blob=True)
@@ -23,13 +21,6 @@ settings.load_profile("logdex")
 def pytest_report_header(config: pytest.Config) -> str:
     """Print the seed of the generated tests, so that a failure can be repeated elsewhere."""
     return f"hypothesis seed: {config.getoption('--hypothesis-seed')}"
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a file in one process of pytest-xdist, and all tests that need the one Spark session in another."""
-    for item in items:
-        path = item.path.relative_to(_HERE)
-        item.add_marker(pytest.mark.xdist_group("spark" if path.parts[0] == "spark" else str(path)))
 
 
 @pytest.fixture

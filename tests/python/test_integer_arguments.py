@@ -391,7 +391,11 @@ ANSWERED: dict[str, Call] = {
 OWN = {
     "IndexService.open_without:clock_slack_ms",
     "IndexService.open_without:geometry",
+    "IndexService.open_to_recover:geometry",
+    "IndexService.open_to_recover:log_end",
     "CommitLog.expect_ranges:ranges",
+    "ConsumeQueueWriter.flush:least_pages",
+    "StoreWriter.follow:seen",
     "ConsumeQueue.offsets_near_times:times",
     "MessageStore.page:position",
     "MessageStore.page:limit",

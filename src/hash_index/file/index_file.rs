@@ -77,6 +77,7 @@ impl IndexFile {
         self.put_alone(&one_at_a_time, key_hash, phy_offset, store_timestamp).map(Some)
     }
 
+    #[inline]
     fn put_alone(
         &self,
         _one_at_a_time: &MutexGuard<'_, File>,
@@ -95,8 +96,8 @@ impl IndexFile {
     /// Puts the rows from `start` on; returns how many were put: all, unless the file became full.
     ///
     /// # Errors
-    /// `InvalidArgument` if the file is open for reading, if another process opened it, or if the columns differ in length; `WriteFailed`, also of an earlier put or
-    /// flush.
+    /// `InvalidArgument` if the file is open for reading, if another process opened it, or if the columns differ in length;
+    /// `WriteFailed`, also of an earlier put or flush.
     pub fn put_batch<K: KeySource + ?Sized>(&self, columns: &PutColumns<'_, K>, start: usize) -> Result<usize> {
         self.put_batch_threads(columns, start, 1)
     }

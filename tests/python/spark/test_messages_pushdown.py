@@ -180,6 +180,7 @@ def test_a_query_loses_no_rows_by_the_filters_of_another(
         spark.catalog.dropTempView("messages")
 
 
+@pytest.mark.filterwarnings("ignore::logdex.UnknownTopicWarning")
 @pytest.mark.parametrize("gone", ["index", "consumequeue"])
 def test_parts_of_the_store_may_be_missing(tmp_path: Path, gone: str) -> None:
     root = golden.unpack("basic", tmp_path)

@@ -71,9 +71,7 @@ def test_the_index_may_be_in_a_bucket(
     columns = [list(column) for column in zip(*keys, strict=True)]
     with (
         MessageStore.open(root, sealed="never") as plain,
-        MessageStore.open(
-            url if is_remote else root, sealed=out, storage_options=options if is_remote else None
-        ) as sealed,
+        MessageStore.open(url if is_remote else root, sealed=out, storage_options=options) as sealed,
     ):
         assert f"{report.checked['entries']:,} entries" in str(sealed.sealed)
         assert pa.table(sealed.find_batch(*columns)).to_pylist() == pa.table(plain.find_batch(*columns)).to_pylist()
@@ -177,5 +175,5 @@ def test_a_job_that_fails_leaves_the_index_of_before(
     with pytest.raises(CorruptFileError, match="rows"):
         ls.seal(spark, str(root), out, storage_options=server.options)
     assert [path for path, _ in list_remote(locate(keys))] == before
-    with MessageStore.open(root, sealed=out) as sealed:
+    with MessageStore.open(root, sealed=out, storage_options=server.options) as sealed:
         assert "index files" in str(sealed.sealed)

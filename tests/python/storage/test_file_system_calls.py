@@ -143,7 +143,7 @@ PROGRAM = """
         "TimeIndex.truncate_to": (5,),
     }
     # These open, by a path or bytes.
-    NEVER = {"open", "create", "from_bytes"}
+    NEVER = {"open", "open_to_recover", "create", "from_bytes"}
 
     def use(value):
         repr(value)

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from logdex.rocketmq.write.options import StoreOptions
 
 
+_LEAST_PAGES = 2
+"""flushConsumeQueueLeastPages."""
 _FILES_A_ROUND = 10
 """DELETE_FILES_BATCH_MAX."""
 
@@ -270,9 +272,9 @@ class StoreParts:
             return self._queues.take_grown()
 
     def flush_queues(self) -> None:
-        """Flush the queues to the disk."""
+        """Flush the queues with many new units to the disk; `write_checkpoint` flushes the others."""
         with self._step.hold():
-            self._queues.flush()
+            self._queues.flush(least_pages=_LEAST_PAGES)
 
     def write_checkpoint(self) -> None:
         """Dispatch, flush log and queues to the disk, and write the checkpoint."""

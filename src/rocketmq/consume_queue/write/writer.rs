@@ -37,6 +37,9 @@ use crate::rocketmq::truncate::truncate_files;
 /// The most bytes of units that are buffered, over all queues.
 const BUFFERED: usize = 32 * 1024 * 1024;
 
+/// The pages that a broker counts (`OS_PAGE_SIZE`).
+const PAGE_BYTES: u64 = 4096;
+
 /// Writes the queues of a store.
 #[derive(Debug)]
 pub struct ConsumeQueueWriter {
@@ -355,12 +358,22 @@ impl ConsumeQueueWriter {
     /// The system's error, with the path: units that were not written stay in the buffer. `WriteFailed`, also of an earlier flush:
     /// nothing more is written.
     pub fn flush(&mut self, sync: bool) -> Result<()> {
+        self.flush_pages(sync.then_some(0))
+    }
+
+    /// Flushes as [`Self::flush`]; only files with at least so many pages of 4,096 new bytes are on the disk then. `None`: no file.
+    ///
+    /// # Errors
+    /// As [`Self::flush`].
+    ///
+    /// Source: `ConsumeQueue#flush`.
+    pub fn flush_pages(&mut self, least_pages: Option<u32>) -> Result<()> {
         self.failure.check()?;
-        let flushed = self.write(sync);
+        let flushed = self.write(least_pages.map(|pages| u64::from(pages) * PAGE_BYTES));
         self.failure.keep(flushed)
     }
 
-    fn write(&mut self, sync: bool) -> Result<()> {
+    fn write(&mut self, least_bytes: Option<u64>) -> Result<()> {
         if self.dry_run {
             self.queues.values_mut().flat_map(HashMap::values_mut).for_each(WrittenQueue::drop_units);
             self.buffered = 0;
@@ -369,14 +382,14 @@ impl ConsumeQueueWriter {
         for queue in self.queues.values_mut().flat_map(HashMap::values_mut) {
             queue.write_extension(&mut self.extensions)?;
         }
-        if sync {
-            self.extensions.sync()?;
+        if let Some(least_bytes) = least_bytes {
+            self.extensions.sync(least_bytes)?;
         }
         for queue in self.queues.values_mut().flat_map(HashMap::values_mut) {
             queue.write_units(&mut self.written)?;
         }
         self.buffered = 0;
-        if sync { self.written.sync() } else { Ok(()) }
+        least_bytes.map_or(Ok(()), |least_bytes| self.written.sync(least_bytes))
     }
 
     /// Returns the queues that were written since the last call, each with the queue offset of its next message. Readers see them.

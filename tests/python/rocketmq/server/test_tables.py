@@ -186,7 +186,7 @@ def test_many_new_topics_share_a_write_and_delay_nobody(root: Path, run: Callabl
         answers = [(await asker.read())[0] for _ in range(MANY)]
         assert {each["code"] for each in answers} == {0}
         assert [each["opaque"] for each in answers] == [*range(10, MANY + 10)]
-        assert disk.writes.count("topics.json") == len(disk.writes) == 2
+        assert disk.writes.count("topics.json") == len(disk.writes) <= 2
 
     run(test)
     assert {f"New{number}" for number in range(MANY)} <= table(root, "topics.json").keys()

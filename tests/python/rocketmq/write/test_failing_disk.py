@@ -302,11 +302,14 @@ def test_a_put_that_waits_for_the_batch_of_another_thread_lets_all_threads_run(l
         """
         file = IndexFile.create(root, hash_slots=50, max_entries=120, access="pread")
         fail("pwrite", "/", -1)
-        batch = threading.Thread(target=lambda: print(file.put_batch([f"T#{i}" for i in range(100)], [1] * 100, [1] * 100)))
+        rows = []
+        keys = [f"T#{i}" for i in range(100)]
+        batch = threading.Thread(target=lambda: rows.append(file.put_batch(keys, [1] * 100, [1] * 100)))
         batch.start()
         well_while_others_run()
         told("key", lambda: file.put_key("T#later", 2, 2))
         batch.join()
+        print(*rows)
         print(len(file))
         """,
     )
