@@ -138,7 +138,7 @@ pub fn unmarked(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns a text with `***` for the user names and passwords of the URLs in it. A password may have slashes, as keys of S3 do.
+/// Returns the text with `***` instead of user names and passwords in URLs. A password may contain slashes, as S3 keys do.
 pub fn without_users(text: &str) -> Cow<'_, str> {
     let mut shown = Cow::Borrowed(text);
     let mut from = 0;
@@ -149,7 +149,7 @@ pub fn without_users(text: &str) -> Cow<'_, str> {
         let url = rest.split(|letter: char| letter.is_whitespace() || "\"'<>".contains(letter)).next().unwrap_or(rest);
         let authority = url.split('/').next().unwrap_or(url);
         let end = match (authority.rfind('@'), authority.split_once(':')) {
-            // Azure's `container@account` is no user.
+            // Azure's `container@account` has no user name.
             (Some(end), colon) if is_http || colon.is_some_and(|(user, _)| user.len() < end) => Some(end),
             (None, Some((_, port))) if !port.bytes().all(|digit| digit.is_ascii_digit()) => url.rfind('@'),
             _ => None,

@@ -9,7 +9,7 @@ const DAY_MS: i64 = 86_400_000;
 const MINUTE_MS: i64 = 60_000;
 /// Milliseconds of 1990-01-01. A smaller number is more likely a number of seconds, or of a date.
 const YEAR_1990_MS: i64 = 631_152_000_000;
-/// Milliseconds of 1970-01-01T02:46:40. A smaller number is no date of eight digits, and no number of seconds since April 1970.
+/// Milliseconds of 1970-01-01T02:46:40. A smaller number is neither a date of eight digits nor seconds since April 1970.
 const LEAST_UNCLEAR: i64 = 10_000_000;
 /// Years of four digits.
 const YEARS: RangeInclusive<i32> = 1..=9999;
@@ -64,10 +64,10 @@ pub fn parse_time(text: &str, now_ms: i64, end: bool) -> Result<i64, String> {
     })
 }
 
-/// Checks a number of milliseconds that a program gives as a bound of a range of times.
+/// Checks a number of milliseconds that a program passes as a bound of a time range.
 ///
-/// Numbers below 10,000,000, such as 0, are times before all messages. From there to 1990 a number is more likely one of seconds or
-/// the digits of a date, and the range would hold everything or nothing.
+/// Numbers below 10,000,000, such as 0, are times before all messages. From there to 1990, a number is more likely seconds or the
+/// digits of a date, and the range would contain everything or nothing.
 ///
 /// # Errors
 ///
@@ -79,7 +79,7 @@ pub fn check_bound(number: i64) -> Result<(), String> {
     Ok(())
 }
 
-/// What is wrong with a number before 1990, as it was given.
+/// Returns the error text for a number before 1990.
 fn ambiguous(number: i64, text: &str) -> String {
     let (ms, seconds) = (TimeText(number), number.saturating_mul(1000));
     let date = days_of(number / 10_000, number / 100 % 100, number % 100).map(|days| {

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 _STORE_PARTS = frozenset({"commitlog", "consumequeue", "consumequeue_ext", "batchconsumequeue", "index"})
 _OF_LOG_DIR = ("meta.properties", "recovery-point-offset-checkpoint", "log-start-offset-checkpoint")
 _OF_LOG = re.compile(r"[0-9]{20}(\.log)?")
-"""The name of a file of a log, a queue or a segment."""
+"""Pattern of the names of log, queue and segment files."""
 _TIERED = "tiered.storage."
-"""Options of a log directory that begin so are those of its remote storage."""
+"""Prefix of the options of a log directory that belong to its remote storage."""
 
 
 class Closing(ABC):
@@ -71,13 +71,13 @@ def existing_directory(
 
 
 def refuse_broker_directory(output: Path, *, own: Iterable[Path] = (), others: Iterable[Path] = ()) -> None:
-    """Raise `ValueError` if an output would be in a directory whose every entry a broker reads, also through links.
+    """Raise `ValueError` if an output would be in a directory in which a broker reads every entry, also through links.
 
-    With a file more in its log, its queues or its log directory, a broker does not start.
+    A broker does not start if its log, its queues or its log directory contain a foreign file.
 
     Args:
         output: The file or directory that will be written. It may be missing.
-        own: Directories into which this output belongs.
+        own: Directories that may contain this output.
         others: More directories of a broker.
     """
     places = [output] if isinstance(output, RemotePath) else [output.absolute(), output.resolve()]
@@ -89,7 +89,7 @@ def refuse_broker_directory(output: Path, *, own: Iterable[Path] = (), others: I
             continue
         if _resolved(directory) in known:
             raise ValueError(f"{output}: expected a directory outside of the store, found one in {directory}")
-        what = _what_a_broker_reads(directory)
+        what = _describe_directory(directory)
         if what is not None:
             raise ValueError(
                 f"{output}: expected a path outside of a broker's directories, found one in {directory}, {what}"
@@ -100,8 +100,8 @@ def _resolved(path: Path) -> Path:
     return path if isinstance(path, RemotePath) else path.resolve()
 
 
-def _what_a_broker_reads(directory: Path) -> str | None:
-    """Return what a directory is to a broker; None if it reads none of its entries, or not all of them."""
+def _describe_directory(directory: Path) -> str | None:
+    """Return a description of a broker's directory; None if a broker does not read all of its entries."""
     if directory.name in _STORE_PARTS and (directory.parent / "commitlog").is_dir():
         return "a part of a RocketMQ store"
     if isinstance(directory, RemotePath):
@@ -116,10 +116,10 @@ def _what_a_broker_reads(directory: Path) -> str | None:
 
 @contextlib.contextmanager
 def new_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a new file, which gets its name when the block ends; after an error, or if the process is killed, there is none.
+    """Open a new file that gets its name when the block ends. After an error or a kill of the process there is no file.
 
     Raises:
-        FileExistsError: The path exists, or was created meanwhile.
+        FileExistsError: The path exists or was created meanwhile.
     """
     if path.is_symlink() or path.exists():
         raise FileExistsError(errno.EEXIST, "the file exists already", str(path))
@@ -130,7 +130,7 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
     with contextlib.ExitStack() as stack:
         file: BinaryIO
         if descriptor is None:
-            # Not every file system has files without a name.
+            # Not every file system supports files without a name.
             file = stack.enter_context(temporary.open("xb"))
             stack.callback(temporary.unlink, missing_ok=True)
         else:
@@ -141,7 +141,7 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
             if descriptor is None:
                 _name(temporary, path)
             else:
-                # With a directory's descriptor, which an absolute path ignores, it calls linkat, which follows the link.
+                # With `src_dir_fd`, which an absolute path ignores, Python calls linkat, which follows the link.
                 os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor)
         except FileExistsError:
             raise FileExistsError(errno.EEXIST, "the file exists already", str(path)) from None
@@ -154,12 +154,12 @@ def _name(temporary: Path, path: Path) -> None:
     except FileExistsError:
         raise
     except OSError:
-        # Not every file system has links.
+        # Not every file system supports hard links.
         temporary.rename(path)
 
 
 def _unnamed_file(directory: Path) -> int | None:
-    """Open a file without a name in a directory; None if the system has no such files."""
+    """Open a file without a name in a directory; None if the system does not support such files."""
     flag = getattr(os, "O_TMPFILE", None)
     if flag is None or not os.path.isdir("/proc/self/fd"):  # noqa: PTH112 -- as text
         return None
@@ -169,7 +169,7 @@ def _unnamed_file(directory: Path) -> int | None:
 
 
 def locate_beside(root: Path, path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> Path:
-    """Return the path that a path or URL means. Without options: with those of a store, or of its remote storage."""
+    """Return the path of a path or URL. Without options, those of a store or of its remote storage apply."""
     if isinstance(path, RemotePath) or storage_options:
         return _core.locate(path, storage_options)
     options = _core.storage_options(root)

@@ -28,18 +28,18 @@ HEAD = 4
 """Bytes at the beginning of a frame that say how long it is."""
 _TICK_S = 1.0
 _TURN_S = 0.01
-"""After this time the other clients are served before the next frame of the same client."""
+"""Time after which other clients are served before the next frame of the same client."""
 _BACKLOG = 1024
 _ACCEPTED_AT_ONCE = 16
 _ACCEPT_AGAIN_S = 1.0
 _HANDSHAKE_S = 10.0
 _HANDSHAKES = 256
-"""TLS handshakes at a time: each takes 270 KB before the client has shown anything."""
+"""Concurrent TLS handshakes. Each takes 270 KB before the client has sent a request."""
 _RESERVED_DESCRIPTORS = 320
-"""Descriptors that no connection takes, for files of the store and of logs."""
+"""Descriptors that are reserved for files of the store and log files."""
 _IDLE_S = (0.1, 10.0)
-"""Seconds after which an idle connection may be closed for a new one: before its first frame, and after one."""
-_NO_PLACE_S = 0.1
+"""Seconds after which an idle connection may be closed for a new one: before its first frame, and afterwards."""
+_NO_IDLE_S = 0.1
 _SMALL = 65_536
 _MOST_READ = 262_144
 """Bytes of one read of a socket."""
@@ -50,7 +50,7 @@ class Limits:
     """What clients may take of a server."""
 
     connections: int = 2_000
-    """Fewer if the process may not open as many files (`ulimit -n`)."""
+    """Connections of all clients; fewer if the process may not open as many files (`ulimit -n`)."""
     connections_of_address: int = 1_000
     """Connections of one address."""
     idle_s: float = 120.0
@@ -62,9 +62,9 @@ class Limits:
     most_unsent_bytes: int = 64 << 20
     """Bytes of answers that wait for one client, after which it is dropped: it asked for much before it took anything."""
     all_unsent_bytes: int = 256 << 20
-    """Bytes of answers that wait for all clients, after which those are dropped that have taken nothing for longest."""
+    """Unsent bytes for all clients. Above this, the clients that have received nothing for the longest time are dropped."""
     received_bytes: int = 64 << 20
-    """Bytes of unfinished frames of all clients, after which those are dropped whose frames are unfinished for longest."""
+    """Bytes of unfinished frames of all clients. Above this, the clients with the oldest unfinished frames are dropped."""
 
 
 class Goodbye(Exception):  # noqa: N818 -- the end of a connection, and no error
@@ -138,7 +138,7 @@ class Connection(asyncio.BufferedProtocol):
     def _send_all(self) -> None:
         if self._transport is not None and self.is_open and self._unsent:
             self._active = self._listener.now()
-            # A view, because asyncio slices what the system does not take at once.
+            # A view, because asyncio slices the bytes that the system does not accept at once.
             self._transport.write(memoryview(self._unsent[0] if len(self._unsent) == 1 else b"".join(self._unsent)))
             size = self._transport.get_write_buffer_size()
             if size > self._listener.limits.most_unsent_bytes:
@@ -150,27 +150,27 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes that the client has not taken yet."""
+        """Bytes that the client has not received yet."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     @property
     def received_bytes(self) -> int:
-        """Bytes of its unfinished frame."""
+        """Bytes of the client's unfinished frame."""
         return len(self._buffer)
 
     @property
     def waits_since(self) -> float:
-        """When its unfinished frame began."""
+        """Time at which the unfinished frame began."""
         return self._waits_since
 
     @property
     def active(self) -> float:
-        """When a whole frame came or an answer was sent last."""
+        """Time of the last whole frame or of the last sent answer."""
         return self._active
 
     @property
     def is_idle(self) -> bool:
-        """Whether it may make place for a new connection."""
+        """True if the connection may be closed for a new one."""
         return self._active + _IDLE_S[self._has_spoken] <= self._listener.now()
 
     def close(self) -> None:
@@ -191,7 +191,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def _end_handshake(self) -> None:
-        # asyncio owns the socket, and sees the end of the stream.
+        # asyncio owns the socket and detects the end of the stream.
         with suppress(OSError):
             self._accepted.shutdown(socket.SHUT_RDWR)
 
@@ -201,11 +201,11 @@ class Connection(asyncio.BufferedProtocol):
         self._listener.forget(self)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the client, after its TLS handshake if there is one."""
+        """Start to serve the client, after the TLS handshake if there is one."""
         assert isinstance(transport, asyncio.Transport)  # noqa: S101 -- for the type checker: TCP gives no other
         self._transport = transport
         if self not in self._listener.connections:
-            # Dropped meanwhile.
+            # The connection was dropped meanwhile.
             transport.abort()
             return
         self._is_connected = True
@@ -248,13 +248,13 @@ class Connection(asyncio.BufferedProtocol):
         self._go_on()
 
     def pause(self) -> None:
-        """Take no further frame, until `resume` was called as often."""
+        """Process no further frame until `resume` was called as often as `pause`."""
         self._pauses += 1
         if self._transport is not None and self.is_open:
             self._transport.pause_reading()
 
     def resume(self) -> None:
-        """Go on after a `pause`."""
+        """Continue after a `pause`."""
         self._pauses -= 1
         self._waits_since = self._listener.now()
         self._go_on()
@@ -298,7 +298,7 @@ class Connection(asyncio.BufferedProtocol):
                     at += len(frame)
                     self._take(frame, until)
                 if not buffer:
-                    # Dropped meanwhile.
+                    # The connection was dropped meanwhile.
                     break
                 self._listener.received_bytes -= at
                 del buffer[:at]
@@ -316,10 +316,10 @@ class Connection(asyncio.BufferedProtocol):
         self._active = self._waits_since = self._listener.now()
         if not self._has_spoken:
             self._has_spoken = True
-            self._listener.has_spoken(self)
+            self._listener.note_frame(self)
         self._listener.service.received(self, frame)
         if self._active > until and self._is_reading():
-            # The next frames wait until the event loop has looked at other clients.
+            # The next frames wait until the event loop has served other clients.
             self.pause()
             self._listener.soon(self.resume)
 
@@ -331,20 +331,20 @@ class Listener:
         self.service = service
         self.limits = limits or Limits()
         self.connections: set[Connection] = set()
-        """From the moment on when they are accepted, until they are closed or dropped."""
+        """Connections that are accepted and not yet closed or dropped."""
         self.received_bytes = 0
         self.read_buffer = memoryview(bytearray(_MOST_READ))
         self._of_host: Counter[str] = Counter()
         self._silent: dict[str, dict[Connection, None]] = {}
-        """Connections without any frame yet, by their host and in the order of their begin."""
-        self._no_place: tuple[str, float] = ("", 0.0)
-        """A host of which no connection was idle, and until when that is not checked again."""
+        """Connections without any frame yet, by host, the oldest first."""
+        self._no_idle: tuple[str, float] = ("", 0.0)
+        """A host without an idle connection, and the time until which this is not checked again."""
         self._capacity = self.limits.connections
         self._is_full = False
         self._handshakes: dict[Connection, None] = {}
         self._opening: set[asyncio.Task[None]] = set()
         self._unsent: dict[Connection, tuple[int, float]] = {}
-        """Bytes that wait for a client, and since when it has not taken any."""
+        """Bytes that wait for a client, and the time since which it has received none."""
         self._unsent_bytes = 0
         self._sockets: list[socket.socket] = []
         self._watch: asyncio.Task[None] | None = None
@@ -360,11 +360,11 @@ class Listener:
             self._loop.call_soon(call)
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> tuple[str, int]:
-        """Listen, and return host and port. Another call listens on a further address.
+        """Listen, and return host and port. Another call listens on another address.
 
         Raises:
             OSError: The address cannot be used.
-            ValueError: There is no such port.
+            ValueError: The port is invalid.
         """
         if not 0 <= port < 1 << 16:
             raise ValueError(f"port={port}: expected 0 to 65535")
@@ -386,18 +386,18 @@ class Listener:
     # Connections
 
     def _accept(self, listening: socket.socket, tls: ssl.SSLContext | None) -> None:
-        """Accept some of the clients that wait."""
+        """Accept some of the waiting clients."""
         for _ in range(_ACCEPTED_AT_ONCE):
             try:
                 accepted, peer = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                self._rest(listening, tls, error)
+                self._pause_accepting(listening, tls, error)
                 return
             accepted.settimeout(0)
             connection = Connection(self, accepted, peer)
-            if not self._has_place(connection.host):
+            if not self._admit(connection.host):
                 _log.info("%s: dropped: too many connections", connection.address)
                 accepted.close()
                 continue
@@ -409,10 +409,10 @@ class Listener:
             self._opening.add(task)
             task.add_done_callback(self._opening.discard)
 
-    def _rest(self, listening: socket.socket, tls: ssl.SSLContext | None, error: OSError) -> None:
-        """Accept nothing for a moment: the process or the machine has no descriptor or no memory for a connection."""
+    def _pause_accepting(self, listening: socket.socket, tls: ssl.SSLContext | None, error: OSError) -> None:
+        """Pause accepting: the process or the machine has no descriptor or no memory for a connection."""
         assert self._loop is not None  # noqa: S101 -- it listens
-        self._say_full(str(error))
+        self._log_full(str(error))
         self._loop.remove_reader(listening)
 
         def again() -> None:
@@ -433,7 +433,7 @@ class Listener:
         try:
             if tls is not None:
                 await asyncio.wait_for(_readable(loop, accepted), _HANDSHAKE_S)
-                if connection not in self.connections or not self._has_handshake():
+                if connection not in self.connections or not self._admit_handshake():
                     raise ConnectionAbortedError("no TLS handshake")
                 self._handshakes[connection] = None
             is_ours = False
@@ -448,37 +448,37 @@ class Listener:
                 accepted.close()
             self._handshakes.pop(connection, None)
 
-    def _has_place(self, host: str) -> bool:
-        """Return whether one more connection of an address may be taken. An idle one is closed for it if there are too many."""
+    def _admit(self, host: str) -> bool:
+        """Return whether one more connection of an address is allowed. If there are too many, an idle one is closed for it."""
         if self._of_host[host] >= self.limits.connections_of_address:
             crowd = host
         elif len(self.connections) >= self._capacity:
             crowd = max(self._of_host, key=self._of_host.__getitem__)
         else:
             return True
-        self._say_full(f"{len(self.connections)} connections, {self._of_host[crowd]} of them of {crowd}")
+        self._log_full(f"{len(self.connections)} connections, {self._of_host[crowd]} of them of {crowd}")
         idle = self._idle_of(crowd)
         if idle is not None:
             idle.drop("idle, and there are too many connections")
         return idle is not None
 
     def _idle_of(self, host: str) -> Connection | None:
-        """Return the connection of a host that is closed first for a new one; None if all are in use."""
+        """Return the connection of a host to close first for a new one; None if all are in use."""
         silent = next(iter(self._silent.get(host, ())), None)
         if silent is not None and silent.is_idle:
             return silent
-        known_host, until = self._no_place
+        known_host, until = self._no_idle
         if host == known_host and self.now() < until:
             return None
         oldest = min((each for each in self.connections if each.host == host), key=lambda each: each.active)
         if oldest.is_idle:
             return oldest
-        # So that many new clients do not cost a look at all connections each.
-        self._no_place = (host, self.now() + _NO_PLACE_S)
+        # So that a new client does not always cost a check of all connections.
+        self._no_idle = (host, self.now() + _NO_IDLE_S)
         return None
 
-    def _has_handshake(self) -> bool:
-        """Return whether one more client may begin a TLS handshake. One that takes long is ended for it."""
+    def _admit_handshake(self) -> bool:
+        """Return whether one more client may start a TLS handshake. A slow handshake is ended for it."""
         if len(self._handshakes) < _HANDSHAKES:
             return True
         oldest = next(iter(self._handshakes))
@@ -488,45 +488,45 @@ class Listener:
         oldest.drop("no TLS handshake, and there are too many")
         return True
 
-    def _say_full(self, why: str) -> None:
-        """Log once that clients are turned away, until there is space for more."""
+    def _log_full(self, why: str) -> None:
+        """Log once that clients are refused, until there is space for more."""
         if not self._is_full:
             self._is_full = True
             _log.warning("%s: idle clients are closed for new ones, or these are turned away", why)
 
-    def has_spoken(self, connection: Connection) -> None:
-        """Take note that a connection is not silent any more."""
+    def note_frame(self, connection: Connection) -> None:
+        """Record that a connection has sent a frame."""
         silent = self._silent.get(connection.host, {})
         silent.pop(connection, None)
         if not silent:
             self._silent.pop(connection.host, None)
 
     def forget(self, connection: Connection) -> None:
-        """Count a connection no more."""
+        """Stop counting a connection."""
         if connection in self.connections:
             self.connections.remove(connection)
             self._of_host[connection.host] -= 1
             if not self._of_host[connection.host]:
                 del self._of_host[connection.host]
-            self.has_spoken(connection)
+            self.note_frame(connection)
         self._unsent_bytes -= self._unsent.pop(connection, (0, 0.0))[0]
 
     # Memory
 
     def count_unsent(self, connection: Connection, size: int) -> None:
-        """Take note of bytes that wait for a client, and drop slow clients if too many wait for all."""
+        """Record the unsent bytes of a client, and drop slow clients if all clients have too many."""
         before, since = self._unsent.get(connection, (0, self.now()))
         self._unsent[connection] = (size, since)
         self._unsent_bytes += size - before
         if self._unsent_bytes > self.limits.all_unsent_bytes:
-            self._look_at_unsent()
-            # By more than is needed, so that the next bytes do not lead to another look.
+            self._check_unsent()
+            # Drop more than needed, so that the next bytes do not cause another check.
             slow = sorted(self._unsent, key=lambda each: (self._unsent[each][1], -self._unsent[each][0]))
             while slow and self._unsent_bytes > self.limits.all_unsent_bytes * 7 // 8:
                 slow.pop(0).drop("takes no answers, and too many bytes wait for all clients")
 
-    def _look_at_unsent(self) -> None:
-        """Update the counts of unsent bytes by what clients have taken."""
+    def _check_unsent(self) -> None:
+        """Update the counts of unsent bytes by the bytes that clients have received."""
         now = self.now()
         for connection, (before, since) in [*self._unsent.items()]:
             size = connection.unsent_bytes
@@ -546,7 +546,7 @@ class Listener:
     async def _check(self) -> None:
         while True:
             await asyncio.sleep(_TICK_S)
-            self._look_at_unsent()
+            self._check_unsent()
             for connection in [*self.connections]:
                 connection.check(self.now())
             if len(self.connections) <= self._capacity * 7 // 8:
@@ -575,7 +575,7 @@ class Listener:
 
 
 async def _readable(loop: asyncio.AbstractEventLoop, accepted: socket.socket) -> None:
-    """Wait for the first bytes of a client: TLS takes much memory, which a client that sends nothing does not get."""
+    """Wait for the first bytes of a client. TLS needs much memory, which is not allocated for silent clients."""
     came = asyncio.Event()
     loop.add_reader(accepted, came.set)
     try:
@@ -607,7 +607,7 @@ def _listen(addresses: Iterable[tuple[int, Any]]) -> list[socket.socket]:
 
 
 def _free_descriptors() -> int:
-    """Return how many descriptors connections may take, so that files of the store and of logs can always be opened."""
+    """Return how many descriptors connections may use, so that store and log files can always be opened."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return sys.maxsize

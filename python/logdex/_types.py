@@ -40,6 +40,6 @@ def check_int64(**arguments: int | None) -> None:
 
 
 def check_queue_id(queue_id: int | None) -> None:
-    """Raise `ValueError` if the number of a queue is neither None nor a Java `int` from 0 on."""
+    """Raise `ValueError` if a queue id is neither None nor a non-negative Java `int`."""
     if queue_id is not None and not 0 <= operator.index(queue_id) <= MAX_INT32:
         raise ValueError(f"queue_id={queue_id}: expected 0 to {MAX_INT32}")

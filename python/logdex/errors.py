@@ -101,7 +101,7 @@ class DamageWarning(UserWarning):
 
 
 class UnknownTopicWarning(UserWarning):
-    """A call named a topic that is not here; the text has the names that are spelled nearly like it."""
+    """A call named an unknown topic. The text lists topics with similar names."""
 
 
 __all__: list[str] = [

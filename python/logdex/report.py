@@ -63,12 +63,12 @@ def near_names(wanted: str, names: Iterable[str]) -> str:
 
 
 def unknown_topic(wanted: str, topics: Iterable[str]) -> str:
-    """Return in words that a topic is not among those that are there."""
+    """Return the message for an unknown topic, with similar names."""
     return printable(f"no topic {wanted!r} here; {near_names(wanted, topics)}")
 
 
 def warn_of_topics(wanted: Iterable[str], topics: Collection[str], stacklevel: int = 2) -> None:
-    """Issue one `UnknownTopicWarning` for the wanted topics that are not there, if there are any."""
+    """Issue one `UnknownTopicWarning` for the requested topics that do not exist, if there are any."""
     unknown = [unknown_topic(each, topics) for each in sorted({*wanted}.difference(topics))]
     if unknown:
         warnings.warn(UnknownTopicWarning("; ".join(unknown)), stacklevel=stacklevel + 1)

@@ -351,14 +351,14 @@ impl Drop for NewFile {
     }
 }
 
-/// Writes a file under a temporary name and renames it, so that a crash leaves the old content or the new one. The caller writes
-/// the name to disk: [`sync_parent`].
+/// Writes a file under a temporary name and renames it, so that a crash leaves the old or the new content. The caller syncs the
+/// directory with [`sync_parent`].
 ///
-/// No two calls have the same temporary name, and one that a killed process left is passed over: another process may have had the
-/// same number, as the first one of a container always has.
+/// No two calls use the same temporary name. A name that a killed process left is skipped: its process id may have been the same,
+/// as for the first process of a container.
 ///
 /// # Errors
-/// The system's error, with the path. The file has its old content then.
+/// An I/O error, with the path. The file then has its old content.
 pub fn replace_file(path: &Path, content: &[u8]) -> Result<()> {
     let write = |mut file: &File| file.write_all(content).and_then(|()| file.sync_all());
     let written = match unnamed_file(path) {
@@ -377,7 +377,7 @@ pub fn replace_file(path: &Path, content: &[u8]) -> Result<()> {
     renamed.map_err(|e| Error::io(path, e))
 }
 
-/// Creates something under the first temporary name for a path that is free.
+/// Creates an entry under the first free temporary name for a path.
 fn create_temporary<T>(path: &Path, create: impl Fn(&Path) -> io::Result<T>) -> io::Result<(PathBuf, T)> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     loop {
@@ -458,7 +458,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         let left = |number: u64| dir.path().join(format!(".f.{}.{number}", std::process::id()));
-        // More names than other tests of this process take meanwhile.
+        // More names than the other tests of this process use meanwhile.
         (0..10_000).for_each(|number| fs::write(left(number), b"half").unwrap());
         for content in [&b"first"[..], b"second", b""] {
             replace_file(&path, content).unwrap();

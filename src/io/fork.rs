@@ -1,10 +1,10 @@
-//! Forks: which process a handle belongs to.
+//! Forks: the process that a handle belongs to.
 //!
-//! A forked child has the memory and the open files of its parent, and none of its other threads. So a handle that writes
-//! refuses in a child: two processes would write to the same place. A pool of threads is started again. A lock that a thread of
+//! A forked child has the memory and the open files of its parent, but none of its other threads. A handle for writing raises an
+//! error in a child, because two processes would write to the same place. A thread pool is started again. A lock that a thread of
 //! the parent held is never released in the child.
 //!
-//! All of them compare one number, the [`Generation`], which a handler of `fork` counts up in each child.
+//! All of them compare one number, the [`Generation`]. A `fork` handler increments it in each child.
 
 use std::path::Path;
 #[cfg(unix)]
@@ -15,12 +15,12 @@ use crate::error::{Error, Result, shown};
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// The number of forks that led to a process. A handle keeps that of the process that opened it.
+/// The number of forks that led to a process. A handle stores the generation of the process that opened it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Generation(u32);
 
 impl Generation {
-    /// Returns that of this process.
+    /// Returns the generation of this process.
     #[inline]
     pub(crate) fn current() -> Self {
         #[cfg(unix)]
@@ -30,7 +30,7 @@ impl Generation {
         Self(FORKS.load(Ordering::Relaxed))
     }
 
-    /// Returns whether it is that of this process: there was no fork since.
+    /// Returns whether this is the generation of this process, so that no fork happened since.
     #[inline]
     pub(crate) fn is_current(self) -> bool {
         self.0 == FORKS.load(Ordering::Relaxed)
@@ -45,13 +45,13 @@ impl Generation {
         if self.is_current() { Ok(()) } else { Err(of_another_process(path)) }
     }
 
-    /// The number, for Python and for locks.
+    /// Returns the number, for Python and for locks.
     #[cfg(feature = "python")]
     pub(crate) fn number(self) -> u32 {
         self.0
     }
 
-    /// That of another process.
+    /// Returns the generation of another process.
     #[cfg(test)]
     pub(crate) fn other(self) -> Self {
         Self(self.0.wrapping_sub(1))
@@ -69,7 +69,7 @@ fn of_another_process(path: &Path) -> Error {
 #[cfg(unix)]
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 
-/// Installs the handler of `fork`.
+/// Installs the `fork` handler.
 #[cfg(unix)]
 #[cold]
 #[expect(unsafe_code, reason = "no crate has a safe call")]
@@ -77,10 +77,10 @@ fn install() {
     extern "C" fn in_child() {
         FORKS.fetch_add(1, Ordering::Relaxed);
     }
-    // Two threads at the same time may install it twice: then each fork counts twice, which is as good.
-    // SAFETY: `in_child` only adds to a static number, which a handler of `fork` may do.
+    // Two threads may install it at the same time. Then each fork counts twice, which is harmless.
+    // SAFETY: `in_child` only adds to a static number, which a `fork` handler may do.
     let failed = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-    // Without memory for the handler the next call tries again.
+    // If there is no memory for the handler, the next call tries again.
     INSTALLED.store(failed == 0, Ordering::Release);
 }
 

@@ -12,8 +12,8 @@ use super::mounts;
 use super::remote::roots::{self, Options};
 use crate::error::{Error, Result, unmarked};
 
-/// Returns the path that a path or URL means, for reading. Files of URLs are read with these options; `None`: without, or with
-/// those of a path that was located before.
+/// Returns the path to read for a path or URL. Files at URLs are read with these options. `None`: no options, or the options of a
+/// path that was located before.
 ///
 /// # Errors
 ///

@@ -14,13 +14,13 @@
 //! - `directory_stamp`: a text that changes when a directory or its files change
 //! - `file_identity`: what distinguishes a file from another one that took its name
 //! - `first_failure`: the write or fsync that ends a writer
-//! - `fork`: which process a handle belongs to
+//! - `fork`: the process that a handle belongs to
 //! - `holes`: parts of a file that were never written
 //! - `process_mutex`: a mutex that a forked child need not wait for
 //! - `planned_file`: a file as a plan saw it, and whether a reader has the same one
 //! - [`own_parts`]: the check that a directory that is written has no part elsewhere
 //! - `open_cache`: open files kept from one call to the next
-//! - [`signals`]: signals that must not wait for a store of another machine
+//! - [`signals`]: handlers of signals that run while a call waits for a remote store
 //! - `window`: a copy of a part of a file
 
 pub mod chunked_file;

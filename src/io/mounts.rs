@@ -71,7 +71,7 @@ static MOUNTED: LazyLock<ArcSwap<HashMap<String, Arc<dyn Tree>>>> = LazyLock::ne
 /// Mounts the tree that `make` returns, which gets its root as a path. A tree with the same options is mounted once.
 ///
 /// # Errors
-/// Those of `make`.
+/// The errors of `make`.
 pub fn mount<T: Tree + 'static>(
     name: &str,
     options: &Options,
@@ -119,7 +119,7 @@ pub(super) fn tree(path: &Path) -> Option<Result<(Arc<dyn Tree>, &str)>> {
     }))
 }
 
-/// Returns the path that this one has below another root.
+/// Returns the same path below another root.
 pub fn moved(path: &Path, root: &Path) -> PathBuf {
     match split(path) {
         Some((_, rest)) if !rest.is_empty() => root.join(rest),

@@ -1,40 +1,40 @@
-//! Signals that must not wait for a store of another machine, such as Ctrl-C. What runs their handlers is known to the layers above.
+//! Handlers of signals, such as Ctrl-C, that run while a call waits for a remote store. The layers above provide the functions.
 
 use std::io;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// A wait looks for signals after this time, and again after each such time.
+/// The interval at which a wait checks for signals.
 pub const LOOK: Duration = Duration::from_millis(100);
 
-/// What is asked about signals.
+/// The functions that check for signals.
 #[derive(Clone, Copy, Debug)]
 pub struct Signals {
-    /// Runs the handlers of signals that came; an error if one of them ends what this thread waits for.
+    /// Runs the handlers of pending signals. Returns an error if a handler ends the wait of this thread.
     pub look: fn() -> io::Result<()>,
-    /// The same error again, as long as nobody has heard of it: a caller may have taken the first one for a missing file.
+    /// Returns that error again until it is raised: a caller may have treated the first one as a missing file.
     pub ended: fn() -> io::Result<()>,
 }
 
 static SIGNALS: OnceLock<Signals> = OnceLock::new();
 
-/// Sets what is asked about signals, once for the process.
+/// Sets the functions that check for signals, once per process.
 pub fn set(signals: Signals) {
     _ = SIGNALS.set(signals);
 }
 
-/// Runs the handlers of signals that came.
+/// Runs the handlers of pending signals.
 ///
 /// # Errors
-/// A handler ends what this thread waits for.
+/// A handler ends the wait of this thread.
 pub fn look() -> io::Result<()> {
     SIGNALS.get().map_or(Ok(()), |signals| (signals.look)())
 }
 
-/// Returns the error of the last [`look`] as long as nobody has heard of it.
+/// Returns the error of the last [`look`] until it is raised.
 ///
 /// # Errors
-/// See above.
+/// As [`look`].
 pub fn ended() -> io::Result<()> {
     SIGNALS.get().map_or(Ok(()), |signals| (signals.ended)())
 }

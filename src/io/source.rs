@@ -51,11 +51,11 @@ pub trait ReadAt: Send + Sync {
     /// `UnexpectedEof` if the file ends before the range does, else the system's error.
     fn words<const N: usize>(&self, offset: u64) -> io::Result<[u32; N]>;
 
-    /// Reads words one after the other from `offset`, each in one piece. The stores that preceded the publication of a word are
-    /// visible afterwards. Without a map all of them are one read.
+    /// Reads consecutive words from `offset`, each atomically. Stores that preceded the publication of a word are visible
+    /// afterwards. Without a map, all words are one read.
     ///
     /// # Errors
-    /// `UnexpectedEof` if the file ends before the range does, else the system's error.
+    /// `UnexpectedEof` if the file ends before the range does; else an I/O error.
     fn word_run(&self, offset: u64, words: &mut [u32]) -> io::Result<()> {
         let mut bytes = vec![[0u8; 4]; words.len()];
         self.read_exact_at(bytes.as_flattened_mut(), offset)?;

@@ -82,7 +82,7 @@ impl Drop for StoreLock {
         if self.process.is_current() {
             HELD.with(|held| {
                 held.remove(&self.identity);
-                // Children may have the file open as well. An error can be ignored: the file is closed next.
+                // Child processes may have the file open as well. An error can be ignored because the file is closed next.
                 let _ = system::unlock(&self.file);
             });
         }

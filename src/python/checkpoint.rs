@@ -30,13 +30,13 @@ pub(super) struct PyStoreCheckpoint {
 }
 
 impl PyStoreCheckpoint {
-    /// Calls with the open checkpoint and no interpreter lock: another thread may hold the lock while it waits for the disk.
+    /// Calls `call` without the interpreter lock: another thread may hold the checkpoint's lock while it waits for the disk.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
         call: impl FnOnce(&mut StoreCheckpoint) -> Result<T> + Send,
     ) -> PyResult<T> {
-        // An error becomes an exception, which needs the interpreter lock, after the lock of the checkpoint is released.
+        // Converting the error to an exception needs the interpreter lock, so release the checkpoint's lock first.
         Ok(py.detach(|| match self.checkpoint.lock()?.as_mut() {
             Some(checkpoint) => call(checkpoint),
             None => Err(Error::InvalidArgument(format!("{} is closed", shown(&self.path)))),
@@ -143,7 +143,7 @@ impl PyStoreCheckpoint {
     /// Write the three times and wait until they are on the disk.
     ///
     /// Raises:
-    ///     ValueError: It was opened for reading, or before a fork.
+    ///     ValueError: The checkpoint was opened for reading, or before a fork.
     ///     OSError: The system refuses.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         self.with(py, |checkpoint| {
@@ -156,7 +156,7 @@ impl PyStoreCheckpoint {
 
     /// Close the file; times that were set and not flushed are lost.
     fn close(&self, py: Python<'_>) {
-        // In a forked child a thread of the parent may have it: then it ends with the process.
+        // In a forked child a thread of the parent may hold the lock; then the file is closed when the process ends.
         py.detach(|| drop(self.checkpoint.lock().map(|mut checkpoint| checkpoint.take())));
     }
 

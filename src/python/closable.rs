@@ -12,7 +12,7 @@ use crate::io::remote::memory::MemoryFiles;
 
 /// A value that `close` drops. A call in another thread keeps it until that call ends.
 pub(super) struct Closable<T> {
-    /// Without a lock, which a fork might leave held in the child.
+    /// Has no lock, because a fork could leave it locked in the child.
     value: ArcSwapOption<T>,
     path: PathBuf,
     /// What it reads, if that is bytes in memory.

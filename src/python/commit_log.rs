@@ -193,7 +193,7 @@ pub(super) fn gap_parts<'py>(py: Python<'py>, gaps: &[Gap]) -> PyResult<Vec<Part
 /// The arguments that open a log again.
 type Reduced<'py> = (Bound<'py, PyAny>, (Vec<PyPath>, Settings));
 
-/// Unpickle a log, from its directories.
+/// Unpickle a log from its directories.
 #[pyfunction]
 fn _open_commit_log(py: Python<'_>, directories: Vec<PathBuf>, settings: Settings) -> PyResult<PyCommitLog> {
     let names: Vec<OsString> = directories.into_iter().map(OsString::from).collect();
@@ -433,10 +433,10 @@ impl PyCommitLog {
         report::report(py, &py.detach(|| log.check_files())?)
     }
 
-    /// Return the ranges of the log that no file holds although one should: a log file is missing, or was renamed or compressed.
+    /// Return the ranges of the log whose file is missing, renamed or compressed.
     ///
-    /// Files before the first one are expired and not missing, unless they were set aside: an entry of the directory has the name of
-    /// such a file with something added. If the last files are missing, nothing here shows it.
+    /// Files before the first one are expired and not missing, unless they were set aside: a directory entry has the name of
+    /// such a file with a suffix. This method does not detect that the last files are missing.
     ///
     /// Args:
     ///     begin: First store time, in ms: only gaps whose messages may have been stored in a time range; None: no bound.

@@ -167,7 +167,7 @@ struct PyCommitLogWriter {
 
 impl Drop for PyCommitLogWriter {
     fn drop(&mut self) {
-        // The thread may be in an fsync. Without an interpreter the writer itself waits for it.
+        // The thread may be in an fsync. When the interpreter ends, the writer itself waits for it.
         Python::try_attach(|py| py.detach(|| self.writer.stop()));
     }
 }
@@ -184,7 +184,7 @@ impl PyCommitLogWriter {
     ///     levels: The number of delay levels; a higher level counts as the last one.
     ///     compat: The release of the broker whose limits hold; None: 4.9.3.
     ///     max_message_size: Bytes of the longest message (maxMessageSize).
-    ///     multi_dispatch: Messages also take offsets in the queues that INNER_MULTI_DISPATCH names (enableMultiDispatch).
+    ///     multi_dispatch: Messages also get offsets in the queues that INNER_MULTI_DISPATCH names (enableMultiDispatch).
     ///     flush: "async": a thread flushes twice a second if there are 16 KiB or more, and everything every ten seconds;
     ///         "sync": every put waits for the disk, and one flush serves all puts that wait; "none": only `flush` flushes.
     ///

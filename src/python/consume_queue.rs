@@ -43,7 +43,7 @@ fn list_queues(
     Ok(queues.into_iter().map(|(topic, queue_id, path)| (topic, queue_id, PyPath(path))).collect())
 }
 
-/// List the topics that have a queue that holds something, sorted.
+/// List the topics with a queue that is not empty, sorted.
 ///
 /// Args:
 ///     folders: `consumequeue` and `batchconsumequeue` of a store; each may be missing.
@@ -58,19 +58,19 @@ fn list_topics(py: Python<'_>, folders: Vec<PathBuf>) -> PyResult<Vec<String>> {
 /// Topics, log offsets, and gaps with their findings: see `queue_totals`.
 type QueueTotals<'py> = (Vec<(String, u64, i64, Option<u64>)>, Bound<'py, PyAny>, Vec<Part<'py>>);
 
-/// Read what the queues of a store hold, by topic, in one pass over their directories.
+/// Count the messages in the queues of a store by topic, in one pass over the directories.
 ///
 /// Args:
 ///     folders: `consumequeue` and `batchconsumequeue` of a store; each may be missing.
-///     commit_log: The store's log, which shows which messages are deleted.
+///     commit_log: The store's log, from which deleted messages are determined.
 ///     topics: Only queues of these topics; None: all.
 ///     measure: Add up the bytes of the messages in the log; this reads all units.
 ///     access: "auto" (by `pread`), "mmap" or "pread".
 ///     compat: The broker release whose answers are returned.
 ///
 /// Returns:
-///     Topic, queues, messages and measured bytes (else None) of each topic, sorted. The log offsets of the first and the last message of
-///     each queue (int64). The ranges of bytes between the files of a queue that no file holds, each with its finding.
+///     Topic, queues, messages and measured bytes (else None) of each topic, sorted. The log offsets of the first and last
+///     message of each queue (int64). The ranges of bytes that are missing between the files of a queue, each with its finding.
 ///
 /// Raises:
 ///     OSError: A directory or a file cannot be read.

@@ -42,7 +42,7 @@ impl PyConsumeQueueWriter {
         Ok(self.writer.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Calls without the interpreter lock. An error becomes an exception after the lock of the writer is released.
+    /// Calls `call` without the interpreter lock. An error becomes an exception after the writer's lock is released.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
@@ -128,7 +128,7 @@ impl PyConsumeQueueWriter {
     ///     delay_levels: As for `create`.
     ///     multi_dispatch: As for `create`.
     ///     extension_file_size: As for `create`; None: the size of the existing files, else no extension files.
-    ///     dry_run: Count and report the same, and change nothing.
+    ///     dry_run: Count and report the same changes without making them.
     ///
     /// Raises:
     ///     CorruptFileError: Sizes or names of a queue's files do not fit together.
@@ -240,7 +240,7 @@ impl PyConsumeQueueWriter {
 
     /// Return the queues to which units were written since the last call: topic, queue id, and queue offset of the next message.
     ///
-    /// Readers see these units. Units that are still buffered do not count.
+    /// Readers see these units. Queues that have only buffered units are not returned.
     ///
     /// Raises:
     ///     ValueError: The writer is finished.

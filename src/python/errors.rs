@@ -23,7 +23,7 @@ mod py {
 
 impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
-        // The error is only that a handler of a signal ended the wait.
+        // The error only reports that a signal handler ended the wait.
         if let Some(raised) = signals::raised() {
             return raised;
         }

@@ -1,4 +1,4 @@
-//! The values of fastjson's JSON as Python's.
+//! Values of fastjson's JSON as Python values.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -11,10 +11,10 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(parse_fastjson, m)?)
 }
 
-/// Return the value of a text in the JSON of fastjson, in linear time. All names become texts.
+/// Return the value of a text in fastjson's JSON, in linear time. All names become strings.
 ///
 /// Raises:
-///     ValueError: It is no such text, or has a number of more than 64 bits.
+///     ValueError: The text is invalid or has a number of more than 64 bits.
 #[pyfunction]
 fn parse_fastjson(py: Python<'_>, text: PyBackedStr) -> PyResult<Bound<'_, PyAny>> {
     let value = py.detach(|| fastjson::parse(&text)).map_err(PyValueError::new_err)?;

@@ -72,11 +72,11 @@ fn keep_file_system(adapter: Py<PyAny>) -> PyPath {
     PyPath(file_system::keep(Arc::new(Adapter(adapter)), wait_detached))
 }
 
-/// Releases the interpreter lock during a call. The thread may hold it although this crate did not take it: a consumer of an Arrow
-/// stream may read with it.
+/// Releases the interpreter lock during a call. The thread may hold it although this crate did not take it: a consumer of an
+/// Arrow stream may hold it while it reads.
 fn wait_detached(call: &mut (dyn FnMut() + Send)) {
     if Python::try_attach(|py| py.detach(&mut *call)).is_none() {
-        // The interpreter ends.
+        // The interpreter is shutting down.
         call();
     }
 }

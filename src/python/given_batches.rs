@@ -44,7 +44,7 @@ impl Iterator for GivenBatches {
                 self.batches = Some(batches);
             }
             let text = |error: PyErr| {
-                // Ctrl-C must not become a text alone.
+                // Keep the exception of Ctrl-C, not only its text.
                 if !error.is_instance_of::<PyException>(py) {
                     signals::raise_later(error.clone_ref(py));
                 }

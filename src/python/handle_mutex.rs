@@ -1,4 +1,4 @@
-//! A lock for which a forked child does not wait for ever.
+//! A lock for which a forked child never waits forever.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
@@ -7,10 +7,10 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::io::fork::Generation;
 
-/// A mutex of a handle that a forked child may use, unless a thread of the parent was using it at the fork.
+/// The mutex of a handle. A forked child may use it unless a thread of the parent was using it at the fork.
 #[derive(Debug)]
 pub(super) struct HandleMutex<T> {
-    /// The number of the generation whose threads may hold the lock.
+    /// Fork generation of the threads that may hold the lock.
     owner: AtomicU32,
     state: Mutex<T>,
 }
@@ -20,12 +20,12 @@ impl<T> HandleMutex<T> {
         Self { owner: AtomicU32::new(Generation::current().number()), state: Mutex::new(state) }
     }
 
-    /// Waits for the other threads of this process.
+    /// Locks the state, after the other threads of this process released it.
     ///
     /// # Errors
     /// `InvalidArgument` in a forked child if a thread of the parent was using the state at the fork.
     pub(super) fn lock(&self) -> Result<MutexGuard<'_, T>> {
-        /// Another thread of the child takes the lock first, and says so at once.
+        /// Another thread of the child takes the lock first and sets the generation at once.
         const LOOKS: u32 = 20;
         for _ in 0..LOOKS {
             if self.owner.load(Ordering::Acquire) == Generation::current().number() {

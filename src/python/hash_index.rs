@@ -100,11 +100,11 @@ fn time_ms(value: &Bound<'_, PyAny>, end: bool, name: &str) -> PyResult<i64> {
     time::time_ms(value, if end { Round::Down } else { Round::Up }, name)
 }
 
-/// Return `time_ms` of a bound of a range of times that a caller asks for.
+/// Return `time_ms` of a bound of a time range that a caller requests.
 ///
 /// Raises:
-///     TypeError: A naive `datetime`, or no time at all.
-///     ValueError: An integer that does not fit in 64 bits, or that may be one of seconds or the digits of a date.
+///     TypeError: A naive `datetime`, or a value that is not a time.
+///     ValueError: An integer that does not fit in 64 bits, or that may be a number of seconds or the digits of a date.
 #[pyfunction]
 #[pyo3(signature = (value, *, end=false, name="value"))]
 fn bound_ms(value: &Bound<'_, PyAny>, end: bool, name: &str) -> PyResult<i64> {

@@ -30,7 +30,7 @@ struct PyIndexCrossCheck {
 }
 
 impl PyIndexCrossCheck {
-    /// To be called without the interpreter lock: another thread may hold this one while it reads the log.
+    /// Must be called without the interpreter lock: another thread may hold this lock while it reads the log.
     fn lock(&self) -> MutexGuard<'_, IndexCrossCheck> {
         self.check.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -33,7 +33,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 /// One index file of a RocketMQ store: it maps a key to the commit-log offsets of its candidates.
 ///
 /// A file has one writer and any number of readers, in this process or others. Batch calls release the interpreter lock. A
-/// handle pickles by its path and options, and unpickles as a reader. In a forked child it still reads; puts raise `ValueError`.
+/// handle pickles by its path and options, and unpickles as a reader. In a forked child reads work, and puts raise `ValueError`.
 ///
 /// Source: `IndexFile`; docs/formats/rocketmq-index.md.
 ///
@@ -233,7 +233,7 @@ impl PyIndexFile {
     ) -> PyResult<bool> {
         let time = time::time_ms(store_timestamp, Round::Down, "store_timestamp")?;
         let (file, hash) = (self.inner()?, keys::key_hash(key)?);
-        // One put takes less time than releasing the interpreter lock; the batch of another thread may take seconds.
+        // One put takes less time than releasing the interpreter lock, but a batch of another thread may take seconds.
         match file.try_put_hash(hash, phy_offset, time)? {
             Some(put) => Ok(put),
             None => Ok(py.detach(|| file.put_hash(hash, phy_offset, time))?),
@@ -248,9 +248,9 @@ impl PyIndexFile {
     ///     store_timestamps: Store times, as many: integers in ms, timestamps or datetimes.
     ///     topics: One topic for all keys, or a column of them.
     ///     start: The first row to put.
-    ///     threads: Threads that share the work; the bytes are the same. Worthwhile from tens of thousands of rows on. Readers see
-    ///         up to 8,192 puts at once, with one thread up to 32; a process that is killed leaves at most as many without links,
-    ///         which opening for puts repairs. If a thread cannot be started, the others do its work.
+    ///     threads: Number of threads; the bytes are the same. Useful from tens of thousands of rows on. Readers see up to 8,192
+    ///         puts at once, or up to 32 with one thread. A killed process leaves at most as many puts without links;
+    ///         opening for puts repairs them. If a thread cannot be started, the other threads do its work.
     ///
     /// Returns:
     ///     Rows put, counted from `start`; fewer than given only if the file became full.
@@ -421,7 +421,7 @@ impl PyIndexFile {
         self.file.is_closed()
     }
 
-    /// Whether the effects of a power loss were repaired when it was opened with `last_exit_ok=False`; with "r" in memory only.
+    /// True if opening with `last_exit_ok=False` repaired the effects of a power loss; with "r" in memory only.
     ///
     /// Linear in the size of the file with "r".
     #[getter]

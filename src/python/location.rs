@@ -117,8 +117,8 @@ fn parse_local_path(#[pyo3(from_py_with = local_path)] path: PathBuf) -> PathBuf
 ///
 /// Args:
 ///     path: A local path, or a URL.
-///     storage_options: Options of the store of a URL, by the names of the object_store crate. They are kept for the process, and
-///         go with the path that is returned. Without any, a URL is read with those of the environment.
+///     storage_options: Options of the store of a URL, by the names of the object_store crate. They belong to the returned path
+///         and are kept until the process ends. None: a URL is read with the options of the environment.
 ///
 /// Raises:
 ///     ValueError: A URL with an unknown scheme, or an invalid one.
@@ -145,8 +145,8 @@ fn storage_options(path: PathBuf) -> BTreeMap<String, String> {
     mounts::options(&path).unwrap_or_else(|| roots::options(&path)).into_iter().collect()
 }
 
-/// Return a path, or another text for users, without the marks of remote paths in it, which stand for their options, and without
-/// passwords of URLs. Bytes that are not UTF-8 become replacement characters.
+/// Return a path or message without the marks of remote paths, which stand for their options, and without passwords in URLs.
+/// Bytes that are not UTF-8 become replacement characters.
 #[pyfunction]
 fn unmarked(path: PathBuf) -> String {
     shown(&path)

@@ -34,7 +34,7 @@ impl PyPreparedFile {
 
 #[pymethods]
 impl PyPreparedFile {
-    /// Begin to prepare a file. If no thread can be started, or the thread fails, `IndexFile.create` creates the file itself.
+    /// Start to prepare a file. If no thread can be started or the thread fails, `IndexFile.create` creates the file itself.
     ///
     /// Args:
     ///     directory: The directory of the file.

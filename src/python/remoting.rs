@@ -149,7 +149,7 @@ fn fields(ext: &Bound<'_, PyDict>) -> PyResult<Vec<(String, String)>> {
     ext.iter().map(|(name, value)| Ok((name.extract()?, value.extract()?))).collect()
 }
 
-/// Return the integer of 32 or 64 bits that a text is for Java (Integer.parseInt, Long.parseLong); None if it is none.
+/// Return the 32-bit or 64-bit integer that Java parses from a text (Integer.parseInt, Long.parseLong); None if it is invalid.
 #[pyfunction]
 #[pyo3(signature = (text, bits=64))]
 fn java_integer(text: &str, bits: u32) -> Option<i64> {

@@ -55,7 +55,7 @@ struct PyStoreSealing {
 }
 
 impl PyStoreSealing {
-    /// Calls without the interpreter lock: another thread may hold the lock of the sealing while it reads a file.
+    /// Calls `call` without the interpreter lock: another thread may hold the sealing's lock while it reads a file.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
@@ -377,7 +377,7 @@ impl PySealedStore {
         self.store.tags()
     }
 
-    /// Whether the storage gave the files of the log an `ETag`, which changes with the content.
+    /// True if the storage returned an `ETag`, which changes with the content, for the files of the log.
     #[getter]
     fn has_etags(&self) -> bool {
         self.store.has_etags()
@@ -397,8 +397,8 @@ impl PySealedStore {
         Ok(PySealedFiles { standing: py.detach(|| self.store.standing(&index))? })
     }
 
-    /// Let a log find its end while its last file is the one that the catalog describes: with an `ETag` without a read, else from the
-    /// last message on.
+    /// Set the end of a log, as long as its last file is the one in the catalog. With an `ETag` nothing is read; else the log is
+    /// read from the last message on.
     ///
     /// Raises:
     ///     OSError: The system refuses.

@@ -1,4 +1,4 @@
-//! Handlers of signals while Rust waits. The exception of a handler ends the wait, and is raised when the call returns to Python.
+//! Signal handlers while Rust waits. An exception of a handler ends the wait and is raised when the call returns to Python.
 
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -10,9 +10,9 @@ use pyo3::prelude::*;
 
 use crate::io::signals::{self, Signals};
 
-/// What a handler raised, until Python has it.
+/// The exception of a handler, until it is passed to Python.
 static RAISED: Mutex<Option<PyErr>> = Mutex::new(None);
-/// Whether there is one.
+/// True if `RAISED` has an exception.
 static IS_RAISED: AtomicBool = AtomicBool::new(false);
 
 pub(super) fn register() {
@@ -20,7 +20,7 @@ pub(super) fn register() {
 }
 
 fn ended() -> io::Result<()> {
-    // Other threads of Python go on; a thread of ours works for a call that ends.
+    // Other Python threads continue; a thread of this crate works for the call that ends.
     if IS_RAISED.load(Ordering::Relaxed) && (may_be_main() || !is_of_python()) {
         return Err(io::Error::other("interrupted by a signal"));
     }
@@ -38,19 +38,19 @@ fn look() -> io::Result<()> {
     }
 }
 
-/// Raises what a handler raised as soon as the call that waits has returned, unless its error does so.
+/// Raises the exception of a handler as soon as the waiting call has returned, unless the error of the call raises it.
 pub(super) fn raise_later(error: PyErr) {
     *RAISED.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
     IS_RAISED.store(true, Ordering::Relaxed);
     #[expect(unsafe_code, reason = "no safe call adds one")]
-    // SAFETY: the function may be called at any time, and needs no argument. If there is no place for it, the error of the wait brings
-    // the exception.
+    // SAFETY: the function may be called at any time and needs no argument. If the list of pending calls is full, the error of
+    // the wait raises the exception.
     unsafe {
         ffi::Py_AddPendingCall(Some(raise_now), std::ptr::null_mut());
     }
 }
 
-/// Takes what a handler raised, in the thread that Python calls handlers in.
+/// Takes the exception of a handler, in the thread in which Python calls handlers.
 pub(super) fn raised() -> Option<PyErr> {
     if !IS_RAISED.load(Ordering::Relaxed) || !may_be_main() {
         return None;
@@ -59,7 +59,7 @@ pub(super) fn raised() -> Option<PyErr> {
     RAISED.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// Raises what a handler raised, if no error of the call brought it: Python calls this as soon as the call has returned.
+/// Raises the exception of a handler if no error of the call did. Python calls this as soon as the call has returned.
 extern "C" fn raise_now(_: *mut c_void) -> c_int {
     let raise = |error: PyErr| Python::attach(|py| error.restore(py));
     raised().map(raise).map_or(0, |()| -1)
@@ -77,9 +77,9 @@ fn may_be_main() -> bool {
     }
 }
 
-/// Returns whether this is a thread of Python, and not one that a call made.
+/// Returns whether this is a Python thread, and not one that this crate started.
 fn is_of_python() -> bool {
-    #[expect(unsafe_code, reason = "no safe call asks")]
+    #[expect(unsafe_code, reason = "no safe call returns it")]
     // SAFETY: it reads a variable of this thread.
     let state = unsafe { ffi::PyGILState_GetThisThreadState() };
     !state.is_null()

@@ -1,4 +1,4 @@
-//! Files that Python reads or writes whole or syncs, and the check of a directory before it is written.
+//! Files that Python reads or writes as a whole or syncs, and the check of a directory before it is written.
 
 use std::path::PathBuf;
 
@@ -35,11 +35,11 @@ fn read_file(py: Python<'_>, path: PathBuf, first_bytes: Option<u64>) -> PyResul
     Ok(PyBytes::new(py, &content))
 }
 
-/// Write a file under a temporary name and rename it, so that a crash leaves the old content or the new one. The caller calls
+/// Write a file under a temporary name and rename it, so that a crash leaves the old or the new content. The caller calls
 /// `sync_directory`.
 ///
 /// Raises:
-///     OSError: The system refuses; the file has its old content.
+///     OSError: An I/O error; the file has its old content.
 #[pyfunction]
 fn replace_file(py: Python<'_>, path: PathBuf, content: PyBackedBytes) -> PyResult<()> {
     Ok(py.detach(|| disk::replace_file(&path, &content))?)

@@ -20,7 +20,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyHeldLock>()
 }
 
-/// Return a number that a fork changes in the child. A handle that writes, or has threads, keeps it and compares it.
+/// Return a number that a fork changes in the child. A handle that writes or has threads stores it and compares it.
 #[pyfunction]
 fn fork_generation() -> u32 {
     Generation::current().number()

@@ -68,9 +68,9 @@ pub(super) fn time_ms(value: &Bound<'_, PyAny>, round: Round, name: &str) -> PyR
     })
 }
 
-/// [`time_ms`] of a bound that a caller asks for. A number that may be one of seconds, or a date, is refused.
+/// Returns [`time_ms`] of a bound that a caller requests. A number that may be seconds or a date is refused.
 ///
-/// A number of a class below `int` was checked, or comes from a date: see `Milliseconds` in Python.
+/// A subclass of `int` was checked or comes from a date: see `Milliseconds` in Python.
 pub(super) fn bound_ms(value: &Bound<'_, PyAny>, round: Round, name: &str) -> PyResult<i64> {
     let ms = time_ms(value, round, name)?;
     let is_number = if value.is_instance_of::<PyInt>() {
@@ -92,7 +92,7 @@ pub(super) fn time_range(begin: Option<&Bound<'_, PyAny>>, end: Option<&Bound<'_
     ))
 }
 
-/// A closed range that a caller asks for, see [`bound_ms`]; `None`: no bound.
+/// Returns the closed range that a caller requests, see [`bound_ms`]; `None`: no bound.
 pub(super) fn bounds(begin: Option<&Bound<'_, PyAny>>, end: Option<&Bound<'_, PyAny>>) -> PyResult<TimeRange> {
     Ok(TimeRange::new(
         begin.map(|t| bound_ms(t, Round::Up, "begin")).transpose()?,

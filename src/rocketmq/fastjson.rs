@@ -1,16 +1,16 @@
-//! The JSON that fastjson reads, which brokers and their clients write: bodies of requests, and the files in `config`.
+//! The JSON of fastjson, which brokers and their clients use for request bodies and for the files in `config`.
 //!
-//! Beyond JSON it has names without quotes (`{0:"a"}`), single quotes, and commas without a value between them. Half a surrogate
+//! It extends JSON by names without quotes (`{0:"a"}`), single quotes, and commas without a value between them. Half a surrogate
 //! pair becomes `?`, as Java writes it. Objects as names, comments and Java's own notations (`new Date`, `Set[]`, `x'00'`) are
-//! refused. The time is linear in the length of the text.
+//! refused. Parsing takes linear time.
 
 use std::borrow::Cow;
 
 use memchr::memchr2;
 
-/// How deep values may be nested. A broker's are nested five deep.
+/// Deepest allowed nesting. Values of a broker are nested five deep.
 const DEEPEST: usize = 128;
-/// The longest number, in bytes. An integer of 64 bits has twenty at most.
+/// Longest allowed number, in bytes. A 64-bit integer has at most twenty.
 const LONGEST_NUMBER: usize = 40;
 
 /// A value.
@@ -24,18 +24,18 @@ pub enum Value<'a> {
     Integer(i64),
     /// Any other number, which is finite.
     Float(f64),
-    /// A text.
+    /// A string.
     Text(Cow<'a, str>),
     /// Values in brackets.
     List(Vec<Value<'a>>),
-    /// Members in their order; a name may come twice.
+    /// Members in their order; a name may occur twice.
     Map(Vec<(Cow<'a, str>, Value<'a>)>),
 }
 
-/// Returns the value of a text.
+/// Parses a text and returns its value.
 ///
 /// # Errors
-/// The position, what was expected there, and what was found.
+/// The position, and the expected and the found text.
 ///
 /// ```
 /// use logdex::rocketmq::fastjson::{Value, parse};
@@ -87,7 +87,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Takes the bytes of a kind, which are ASCII.
+    /// Takes bytes of one kind, which is ASCII.
     fn take_while(&mut self, is_taken: impl Fn(u8) -> bool) -> &'a str {
         let rest = self.rest();
         let length = rest.bytes().position(|byte| !is_taken(byte)).unwrap_or(rest.len());
@@ -242,7 +242,7 @@ impl<'a> Parser<'a> {
         Ok(found)
     }
 
-    /// Takes one UTF-16 unit in hexadecimal digits, or two that are a pair.
+    /// Takes one UTF-16 unit in hexadecimal digits, or two units that are a surrogate pair.
     fn utf16(&mut self) -> Result<char, String> {
         let first = self.hexadecimal(2, 4)?;
         self.at += 6;
@@ -256,7 +256,7 @@ impl<'a> Parser<'a> {
         Ok(char::from_u32(first).unwrap_or('?'))
     }
 
-    /// Returns the value of some hexadecimal digits, so many bytes from here.
+    /// Returns the value of the hexadecimal digits at this distance from the current position.
     fn hexadecimal(&self, from: usize, digits: usize) -> Result<u32, String> {
         let text = self.rest().get(from..from + digits).unwrap_or_default();
         let is_plain = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_hexdigit());

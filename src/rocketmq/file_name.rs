@@ -23,7 +23,7 @@ pub fn parse(name: &str) -> Option<u64> {
     name.parse().ok().filter(|offset| i64::try_from(*offset).is_ok())
 }
 
-/// Returns the offset at the beginning of a name: of a file that was renamed or compressed, such as one that ends in `.gz`.
+/// Returns the offset at the start of the name of a renamed or compressed file, such as one that ends in `.gz`.
 pub fn parse_beginning(name: &str) -> Option<u64> {
     parse(name.get(..DIGITS)?).filter(|_| !name.as_bytes().get(DIGITS).is_some_and(u8::is_ascii_digit))
 }

@@ -86,11 +86,11 @@ fn entries(directories: &[PathBuf]) -> Result<(Vec<OffsetFile>, Vec<PathBuf>)> {
     Ok((files, strays))
 }
 
-/// The files of a sequence, in the order of their offsets, and what was set aside.
+/// The files of a sequence in the order of their offsets, and the files that were set aside.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Listing {
     files: Arc<[OffsetFile]>,
-    /// Entries that no reader opens, by the offset at the beginning of their names, such as a compressed file.
+    /// Entries that no reader opens, such as compressed files, by the offset at the start of their names.
     aside: Arc<[(u64, PathBuf)]>,
 }
 
@@ -118,10 +118,10 @@ pub(super) fn list(directories: &[PathBuf]) -> Result<Vec<OffsetFile>> {
     Ok(in_sequence(entries(directories)?.0))
 }
 
-/// Lists the files as [`list`] does, with what was set aside.
+/// Lists the files as [`list`] does, and the files that were set aside.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub(super) fn list_with_aside(directories: &[PathBuf]) -> Result<Listing> {
     let (files, strays) = entries(directories)?;
     let start = |path: &PathBuf| file_name::parse_beginning(path.file_name()?.to_str()?);
@@ -134,13 +134,13 @@ pub(super) fn list_with_aside(directories: &[PathBuf]) -> Result<Listing> {
 /// Lists the files of a directory as [`list`] does; `None` if the directory has no entry at all.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub(super) fn list_if_any(directory: &PathBuf) -> Result<Option<Vec<OffsetFile>>> {
     let (files, strays) = entries(std::slice::from_ref(directory))?;
     Ok((!files.is_empty() || !strays.is_empty()).then(|| in_sequence(files)))
 }
 
-/// Returns the files that are parts of one sequence, each up to the start of the next.
+/// Returns the files that form one sequence, each up to the start of the next.
 fn in_sequence(mut files: Vec<OffsetFile>) -> Vec<OffsetFile> {
     files.dedup_by_key(|file| file.start);
     take_misnamed(&mut files);
@@ -217,18 +217,18 @@ pub struct Gap {
     pub begin: u64,
     /// Offset after the last missing byte.
     pub end: u64,
-    /// How it is known that bytes are missing.
+    /// The evidence that bytes are missing.
     pub sign: Sign,
 }
 
-/// What shows that bytes are missing.
+/// Evidence that bytes are missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sign {
-    /// They are between this file and the next one.
+    /// The bytes are between this file and the next one.
     Between(PathBuf, PathBuf),
-    /// Index entries lead behind this file, the last one.
+    /// Index entries have offsets after the end of this file, the last one.
     Index(PathBuf),
-    /// This directory entry, which no reader opens, has the name of their file with something added.
+    /// This directory entry has the name of the missing file with a suffix, and no reader opens it.
     Aside(PathBuf),
 }
 
@@ -252,7 +252,7 @@ impl Gap {
     }
 }
 
-/// Returns the words for a missing file.
+/// Returns the description of a missing file.
 fn none_before(missing: u64, next: u64) -> String {
     let [missing, next] = [missing, next].map(file_name::of_offset);
     format!("none: {missing} is missing, the next is {next}")
@@ -305,7 +305,7 @@ pub(super) fn add_aside(gaps: &mut Vec<Gap>, listing: &Listing) {
     let size = file_size(listing).max(1);
     for (start, path) in listing.aside.iter() {
         let next = listing.iter().find(|file| file.end() > *start).map_or(u64::MAX, |file| file.start);
-        // A copy of a file that is there is not missing.
+        // A file that still exists next to its copy is not missing.
         if next <= *start || gaps.iter().any(|gap| (gap.begin + 1..gap.end).contains(start)) {
             continue;
         }

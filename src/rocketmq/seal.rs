@@ -465,15 +465,15 @@ impl SealedStore {
         self.catalog.notes.get(TAGS)?.parse().ok()
     }
 
-    /// Whether the storage gave the files of the log an `ETag`, which changes with the content.
+    /// True if the storage returned an `ETag`, which changes with the content, for the files of the log.
     pub fn has_etags(&self) -> bool {
         self.catalog.files.iter().any(|file| file.kind == LOG && file.etag.is_some())
     }
 
     /// Finds the index files that are as they were when the store was sealed.
     ///
-    /// A broker adds entries through a map, which need not change the time of the file. So without an `ETag` the header of a file
-    /// that is not full is compared.
+    /// A broker adds entries through a map, which may leave the time of the file unchanged. Without an `ETag`, the header of a
+    /// file that is not full is therefore compared.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -519,10 +519,10 @@ impl SealedStore {
         Ok(standing)
     }
 
-    /// Lets a log find its end while its last file is as it was when the store was sealed.
+    /// Sets the end of a log, as long as its last file has not changed since the store was sealed.
     ///
-    /// With an `ETag` nothing is read. Without one the end is found from the last message on: a broker writes through a map, which
-    /// need not change the time of the file.
+    /// With an `ETag` nothing is read. Without one the log is read from the last message on, because a broker writes through a
+    /// map, which may leave the time of the file unchanged.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -543,7 +543,7 @@ impl SealedStore {
             let (Some(message), Some(end)) = (listed.last_offset, listed.end_offset) else { continue };
             let (last_message, end) = (message.cast_unsigned(), end.cast_unsigned());
             let is_inside = file.start <= last_message && last_message < end && end <= file.end();
-            // Else the log lost its end, or the catalog is that of another log.
+            // Otherwise the log lost its end, or the catalog belongs to another log.
             if listed.first_offset == last_sealed && is_inside {
                 let files: Vec<OffsetFile> = files.get(number..).unwrap_or_default().to_vec();
                 if files.iter().all(|file| file.etag.is_some()) {

@@ -84,10 +84,10 @@ impl Truncated {
     }
 }
 
-/// Returns what [`truncate_files`] would count; nothing is changed.
+/// Returns the counts of [`truncate_files`] without changing anything.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub(super) fn truncation(files: &[OffsetFile], position: u64) -> Result<Truncated> {
     let mut truncated = Truncated::default();
     for file in files {

@@ -1,4 +1,4 @@
-"""What a caller asks for: times, queue ids and topics, by the same rules at each call and on the command line.
+"""Times, queue ids and topics of a caller: each call and the command line have the same rules.
 
 Spark's options are in tests/python/spark/test_asked_for.py.
 """
@@ -30,7 +30,7 @@ GEOMETRY: dict[str, Any] = {"hash_slots": 50, "max_entries": 120}
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a store of two topics and a Kafka log directory beside it."""
+    """Return a store of two topics and a Kafka log directory next to it."""
     root = tmp_path_factory.mktemp("asked")
     with StoreWriter.open(root / "store", file_size=65_536, zone="UTC", services=False, **GEOMETRY) as writer:
         for topic in ("Orders", "Payments"):

@@ -1,4 +1,4 @@
-"""Handles in a forked child: those that write refuse, those that read go on, and none waits for a thread of the parent."""
+"""Handles in a forked child: writers raise an error, readers work, and no handle waits for a thread of the parent."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_child_cannot_write_through_the_handles_of_its_parent(tmp_path: Path) 
             "OffsetIndex.trim": offsets.trim,
             "OffsetIndex.flush": offsets.flush,
             "TimeIndex.maybe_append": lambda: times.maybe_append(len(times) + 1, len(times) + 1),
-            # In a new file, as there is none yet.
+            # This creates a file, because there is none yet.
             "IndexService.put_key": lambda: service.put_key("T#later", 2, 2),
             "IndexService.flush": service.flush,
             "IndexService.delete_expired_files": lambda: service.delete_expired_files(0),
@@ -92,7 +92,7 @@ def test_a_child_cannot_write_through_the_handles_of_its_parent(tmp_path: Path) 
             for name, write in writes.items():
                 print(name, is_refused(write))
             assert os.listdir(root / "index") == [] if (root / "index").exists() else True
-            # Reading and closing go on.
+            # Reading and closing still work.
             assert index.select_phy_offset("T#parent") == [1] and len(index) == 1
             assert checkpoint.physic_msg_timestamp == 0 and len(offsets) == len(times) == 0
             for handle in (index, checkpoint, offsets, times, service):

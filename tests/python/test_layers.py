@@ -141,7 +141,7 @@ def _packages(name: str) -> list[str]:
 def _graph() -> dict[str, set[str]]:
     """Return the modules that each module imports, also by imports in functions.
 
-    The `__init__` of a package runs before its modules. So it counts as imported, unless the importing module is in the package.
+    The `__init__` of a package runs before its modules. It counts as imported unless the importing module is in the package.
     """
     names = {_name(module): module for module in MODULES}
     graph: dict[str, set[str]] = {}
@@ -174,7 +174,7 @@ def test_only_spark_imports_optional_packages(module: Path) -> None:
 
 
 def test_a_replica_needs_no_server() -> None:
-    """A program that copies a store neither listens nor answers."""
+    """A program that copies a store does not import the server."""
     program = "import sys, logdex.rocketmq.replica; print(*sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     loaded = set(done.stdout.split())

@@ -95,7 +95,7 @@ def test_other_options_for_a_bucket_are_another_place() -> None:
     assert first != second
     # Users see no difference; what is pickled has it.
     assert str(first) == str(second) == "s3://two/x"
-    # No caller gets the options of another one.
+    # No caller gets the options of another caller.
     assert locate(str(first)) not in (first, second)
     assert storage_options(locate(str(first))) == {}
     assert locate(first) == first

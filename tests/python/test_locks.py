@@ -1,4 +1,4 @@
-"""Handles in several threads: a call that waits lets the others run, and a call that fails leaves no thread waiting."""
+"""Handles in several threads: other threads run while a call waits, and a failed call leaves no thread waiting."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BEGIN = """
     from logdex.kafka import OffsetIndex
     faulthandler.dump_traceback_later(30, exit=True)
     path = sys.argv[1]
-    # A write beyond the limit is then an error.
+    # Then a write beyond the limit is an error.
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     def against(fails, reads):
         stopped = False
@@ -82,7 +82,7 @@ def test_other_threads_run_while_a_damaged_file_is_scanned(tmp_path: Path, caplo
     path = tmp_path / "20260101000000000"
     with path.open("wb") as out:
         out.truncate(40 + 4 * slots + 20 * entries)
-        # All entries count, and the slot of the key leads nowhere.
+        # All entries count, and the slot of the key is invalid.
         out.write(struct.pack(">qqqqii", 1, 1, 0, 0, 1, entries))
         out.seek(40 + 4 * (key_hash("T#k") % slots))
         out.write(struct.pack(">i", -5))

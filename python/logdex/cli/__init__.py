@@ -32,8 +32,8 @@ _DESCRIPTION = """\
 Reads the files of a message broker without the broker: a RocketMQ store, a part of it, its
 index; a Kafka log directory, a partition, a segment. Reading changes and locks nothing, so
 the broker may run. Three commands change a store: `recover` repairs it, `seal` adds an index in
-its directory _logdex, and `serve --write` takes messages. Others write what they are told to
-write, elsewhere."""
+its directory _logdex, and `serve --write` takes messages. Other commands write only
+to other paths, which you name."""
 
 _EPILOG = """\
 start with
@@ -99,7 +99,7 @@ def _run(argv: Sequence[str]) -> int:
             join_tiered(arguments)
         code: int = arguments.run(arguments)
     if not code:
-        # Without rows, the command itself says why.
+        # Without rows, the command prints the reason.
         for text in dict.fromkeys(str(each.message) for each in issued if each.category is UnknownTopicWarning):
             complain(text)
     return code or int(any(issubclass(each.category, DamageWarning) for each in issued))

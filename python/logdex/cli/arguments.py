@@ -66,7 +66,7 @@ def _storage_option(text: str) -> tuple[str, str]:
 
 
 def locate_urls(arguments: argparse.Namespace) -> None:
-    """Give each URL among the arguments that are places the options of `--storage`."""
+    """Apply the options of `--storage` to each URL among the path arguments."""
     for name in _PLACES & vars(arguments).keys():
         value = getattr(arguments, name)
         located = (
@@ -260,7 +260,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--skip-damaged": {
         "action": argparse.BooleanOptionalAction,
         "default": True,
-        "help": "read on after damage and report it, the default for both brokers; of Kafka, --no-skip-damaged stops there",
+        "help": "continue after damage and report it (the default); for Kafka, --no-skip-damaged stops there",
     },
     "--limit": {"type": count, "metavar": "N", "help": "at most N rows"},
     "--body": {"action": "store_true", "help": "print the bodies, too"},

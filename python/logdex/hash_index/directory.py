@@ -300,8 +300,8 @@ class FileSet:
     def repair(self, *, dry_run: bool = False) -> int:
         """Link the slots of every file again from its entries, after a crash, and cut it at the first impossible entry.
 
-        Files of another size, and those that cannot be repaired, stay as they are. They answer from what they hold. Returns the
-        number of files that changed, or with `dry_run` would.
+        Files of another size and files that cannot be repaired are not changed; lookups use their entries. Returns the
+        number of files that changed, or that would change with `dry_run`.
         """
         entries = self._list() if self.directory.is_dir() else []
         repaired = 0
@@ -317,7 +317,7 @@ class FileSet:
             except CorruptFileError as error:
                 _log.warning("%s is left as it is: %s", entry.name, error)
         with self._lock.hold():
-            # In a dry run they are repaired in memory, each time one is opened.
+            # In a dry run, files are repaired in memory each time they are opened.
             self._repaired = not dry_run
             self._handles.clear()
             self._listed = False

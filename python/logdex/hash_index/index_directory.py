@@ -336,7 +336,7 @@ class IndexDirectory(Closing):
         return self._writer
 
     def close(self) -> None:
-        """Flush what was put and close the files. A second call does nothing; a forked child flushes nothing."""
+        """Flush the entries and close the files. A second call does nothing; a forked child flushes nothing."""
         with self._lock.hold():
             if self._closed:
                 return

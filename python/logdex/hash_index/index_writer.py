@@ -50,7 +50,7 @@ class IndexWriter:
         self._next: PreparedFile | None = None
         self._directory_lock: DirectoryLock | None = None
         self.entries = self.files_added = 0
-        """What was put, and the files that were created for it."""
+        """Counts of the entries put and of the files created for them."""
         self.lock_directory()
 
     def load(self) -> None:
@@ -211,7 +211,7 @@ class IndexWriter:
 
 
 class PlannedIndexWriter(IndexWriter):
-    """Counts the entries and files of puts as `IndexWriter` does, and changes nothing."""
+    """Counter of the entries and files of puts, as `IndexWriter` counts them, without any changes."""
 
     def __init__(self, files: FileSet) -> None:
         """Take the directory's lock if the directory exists."""
@@ -220,7 +220,7 @@ class PlannedIndexWriter(IndexWriter):
         self._end = 0
 
     def load(self) -> None:
-        """Look how many entries the newest file takes."""
+        """Read how many entries the newest file can still hold."""
         if self._left is not None:
             return
         newest = self._files.last()
@@ -237,7 +237,7 @@ class PlannedIndexWriter(IndexWriter):
 
     @property
     def takes_no_more(self) -> bool:
-        """Whether the next put needs a new file."""
+        """True if the next put needs a new file."""
         self.load()
         return not self._left
 
@@ -265,4 +265,4 @@ class PlannedIndexWriter(IndexWriter):
         return len(key)
 
     def flush(self, *, even_if_empty: bool = True) -> None:
-        """Do nothing."""
+        """Do nothing, because nothing was written."""

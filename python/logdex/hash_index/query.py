@@ -19,20 +19,20 @@ MIN_TIME, MAX_TIME = MIN_INT64, MAX_INT64
 
 
 class Milliseconds(int):
-    """Milliseconds since the epoch whose unit is certain: they come from a date, or `time_bound` checked them."""
+    """Milliseconds since the epoch with a known unit: they come from a date, or `time_bound` checked them."""
 
     __slots__ = ()
 
 
 def time_bound(value: Time, name: str, *, end: bool = False) -> Milliseconds:
-    """Return the milliseconds of a bound of a range of times.
+    """Return the milliseconds of a bound of a time range.
 
     An integer from 10,000,000 up to 1990 is refused: it is more likely a number of seconds or the digits of a date. 0 and other
     small integers are times before all messages.
 
     Raises:
-        TypeError: No integer, or a datetime without time zone.
-        ValueError: An integer that may be one of seconds or of a date, or a text that is not ISO 8601 with a zone.
+        TypeError: The bound is not an integer, or is a datetime without a time zone.
+        ValueError: An integer that may be seconds or a date, or a text that is not ISO 8601 with a zone.
     """
     return Milliseconds(_core.bound_ms(value, end=end, name=name))
 
@@ -46,7 +46,7 @@ class TimeRange:
 
     @classmethod
     def of(cls, begin: Time | None, end: Time | None) -> TimeRange:
-        """Convert the bounds of a caller, see `time_bound`; None: no bound."""
+        """Convert the caller's bounds, see `time_bound`; None: no bound."""
         return cls(
             MIN_TIME if begin is None else time_bound(begin, "begin"),
             MAX_TIME if end is None else time_bound(end, "end", end=True),

@@ -28,11 +28,11 @@ def check_sealed(sealed: object) -> None:
 
 
 def open_sealed(sealed: Sealed, root: Path, open_at: Callable[[Path], _Opened]) -> _Opened | None:
-    """Open the sealed index of a store. With "auto", one that cannot be read is not used, and a warning says why.
+    """Open the sealed index of a store. With "auto", an unreadable index is not used, and a warning gives the reason.
 
     Raises:
-        CorruptFileError: The catalog at the path that was given is damaged.
-        OSError: The catalog at the path that was given is missing or cannot be read.
+        CorruptFileError: The catalog at the given path is damaged.
+        OSError: The catalog at the given path is missing or cannot be read.
     """
     if sealed == "never":
         return None

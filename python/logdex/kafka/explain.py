@@ -151,7 +151,7 @@ def explain(
         header: Compare the values of the header of this name, not the record's key.
 
     Raises:
-        CorruptFileError: A file of the index is not whole.
+        CorruptFileError: An index file is incomplete.
         FileNotFoundError: The topic or the index does not exist.
 
     Warns:

@@ -67,7 +67,7 @@ class Record:
 class UnreadRange(NamedTuple):
     """Offsets of a partition that cannot be read: their segment is missing, or their batches are damaged.
 
-    `end_offset` is the offset after the last one; 2^63 - 1 if it is not known.
+    `end_offset` is the offset after the last one; 2^63 - 1 if it is unknown.
     """
 
     partition: int
@@ -76,7 +76,7 @@ class UnreadRange(NamedTuple):
 
     @property
     def offsets(self) -> str:
-        """The offsets in words."""
+        """Text for the range of offsets."""
         end = "on" if self.end_offset == MAX_OFFSET else f"to {self.end_offset - 1:,}"
         return f"offsets from {self.begin_offset:,} {end}"
 
@@ -89,8 +89,8 @@ class FindResult(Sequence[Record]):
         truncated: There are more of them than were asked for.
         rejected: Candidates of the index that have another key, or are no longer in the log.
         scanned_offsets: How many offsets were scanned because no index covers them.
-        findings: What cannot be read, and may hold more records: missing segments and damaged batches.
-        unscanned: The offsets that were not searched because of it, by partition.
+        findings: Missing segments and damaged batches, which may contain more records.
+        unscanned: The offsets that were not searched because of the findings, by partition.
     """
 
     records: tuple[Record, ...]
@@ -102,12 +102,12 @@ class FindResult(Sequence[Record]):
 
     @property
     def complete(self) -> bool:
-        """Whether all of the log that may hold matches was searched: no segment is missing, and no batch is damaged."""
+        """True if all of the log that may contain matches was searched: no segment is missing and no batch is damaged."""
         return not self.findings
 
     @property
     def unreadable(self) -> tuple[UnreadRange, ...]:
-        """The parts of `unscanned` that cannot be read. A search reads all that no index covers, so it is the same."""
+        """Unreadable parts of `unscanned`: all of it, because a search reads everything that no index covers."""
         return self.unscanned
 
     def to_arrow(self) -> Table:
@@ -182,12 +182,12 @@ def find(
 
     Raises:
         ValueError: `max_num` is negative.
-        CorruptFileError: A file of the index is not whole.
+        CorruptFileError: An index file is incomplete.
         FileNotFoundError: The topic or the index does not exist.
 
     Warns:
-        DamageWarning: A segment is missing, or a batch that has to be read is damaged. The search goes on after it; the result is
-            not `complete`, and `unscanned` has the offsets.
+        DamageWarning: A segment is missing, or a batch that has to be read is damaged. The search continues after it; the
+            result is not `complete`, and `unscanned` has the offsets.
     """
     check_max_num(max_num)
     if not isinstance(key, str | bytes):
@@ -198,7 +198,7 @@ def find(
     lists: list[list[Record]] = []
     place = None if index is None else locate(index)
     rejected = scanned = 0
-    passed_over = PassedOver()
+    passed_over = UnreadParts()
     with opened(log_dir) as logs:
         opened_index = None if place is None else logs.attached(place, partial(KeyIndex, place))
         partitions = partitions_of(logs, topic)
@@ -227,8 +227,8 @@ def find(
 
 
 @dataclass(slots=True)
-class PassedOver:
-    """What a search cannot read, each place once."""
+class UnreadParts:
+    """Unreadable parts of a search, without duplicates."""
 
     findings: dict[Finding, None] = field(default_factory=dict)
     ranges: set[UnreadRange] = field(default_factory=set)
@@ -240,13 +240,13 @@ class PassedOver:
             self.ranges.add(UnreadRange(log.partition, begin, end))
 
     def add_damage(self, stream: SegmentReader) -> None:
-        """Add the damaged batches that a stream left out."""
+        """Add the damaged batches that a stream skipped."""
         self.findings.update(dict.fromkeys(stream.damage))
         self.ranges.update(UnreadRange(partition or 0, *offsets) for _, partition, *offsets, _ in stream.unread)
 
 
 def _scan(
-    log: Log, holes: Sequence[tuple[int, int]], value: bytes, header: str | None, passed_over: PassedOver
+    log: Log, holes: Sequence[tuple[int, int]], value: bytes, header: str | None, passed_over: UnreadParts
 ) -> tuple[list[int], int]:
     """Return the offsets in some ranges whose records carry the key, and how many offsets were scanned."""
     ranges, count = unindexed_ranges(log, holes)
@@ -267,7 +267,7 @@ def unindexed_ranges(log: Log, holes: Sequence[tuple[int, int]]) -> tuple[list[t
     try:
         last = end = log.log_end_offset
     except CorruptFileError:
-        # The search goes into the damage, so that it reports it.
+        # The search reads up to the damage, so that it reports it.
         last, end = MAX_OFFSET, log.readable_end()
     ranges = [(max(low, first), min(high, last)) for low, high in holes if max(low, first) < min(high, last)]
     return ranges, sum(min(high, end) - low for low, high in ranges if low < end and (low > first or high >= end))
@@ -288,7 +288,7 @@ def _newest_first(
 
 
 def _records_at(
-    read: Callable[[Sequence[int]], SegmentReader], passed_over: PassedOver, offsets: Sequence[int]
+    read: Callable[[Sequence[int]], SegmentReader], passed_over: UnreadParts, offsets: Sequence[int]
 ) -> list[Record]:
     stream = read(offsets)
     records = [record for batch in stream for record in _records_of(batch)]

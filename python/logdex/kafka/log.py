@@ -280,7 +280,7 @@ class Log(Closing):
     def records_at(
         self, offsets: Sequence[int], *, columns: Iterable[str], keys: Iterable[str | bytes], header: str | None = None
     ) -> SegmentReader:
-        """Read the records at some offsets that carry one of some keys; the stream has what was damaged, without a warning."""
+        """Read the records at some offsets that have one of some keys. The stream has the damage and issues no warning."""
         segments = self._current()
         least, most = (min(offsets), max(offsets)) if offsets else (0, -1)
         check_int64(offsets=least)
@@ -329,7 +329,7 @@ class Log(Closing):
         return [finding for *_, finding in segments.missing(begin, end_offset)[0]]
 
     def missing_ranges(self) -> list[tuple[int, int, Finding]]:
-        """Return the offsets that missing segments had, with their findings; an end that is not known is 2^63 - 1."""
+        """Return the offsets of missing segments, with their findings; an unknown end is 2^63 - 1."""
         segments = self._current()
         return [(*offsets, finding) for _, offsets, finding in segments.missing(self._log_start(segments))[0]]
 
@@ -357,7 +357,7 @@ class Log(Closing):
 
         Raises:
             FileExistsError: A file exists.
-            ValueError: Another directory of a broker.
+            ValueError: The directory is another directory of a broker.
             LockedError: A running broker holds the log directory.
         """
         refuse_rebuild_into(directory, self._directory)

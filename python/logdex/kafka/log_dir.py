@@ -224,7 +224,7 @@ class LogDir(Closing):
             out: The directory, local or a URL, in which `_logdex` is written; None: the log directory.
             header: The name of a header whose values are sealed beside the keys.
             progress: Called with the bytes of `.log` files that were read, and all of them.
-            storage_options: Options of the store of a URL; None: those of the log directory that is sealed.
+            storage_options: Options of the store of a URL; None: those of this log directory.
 
         Returns:
             A report that counts segments, entries, and the bytes of the files of keys. Findings are damage, missing segments and

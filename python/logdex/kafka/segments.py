@@ -44,7 +44,7 @@ class Segments:
         return min((*self.listing.unread, *(segment.base_offset for segment in self.segments[:1])), default=0)
 
     def missing(self, begin: int = 0, end: int = MAX_OFFSET) -> tuple[list[tuple[int, tuple[int, int], Finding]], int]:
-        """Return the segments that are missing in [begin, end), each with the number of the one after it and its offsets.
+        """Return the segments that are missing in [begin, end), each with the number of the next segment and its offsets.
 
         The second value is the number of gaps that compaction left.
         """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 loads = parse_fastjson
-"""Return the value of a text. All names become texts; objects as names are refused."""
+"""Return the value of a text. All names become strings; objects as names are refused."""
 
 
 class MessageQueue(NamedTuple):
@@ -27,14 +27,14 @@ class MessageQueue(NamedTuple):
 
 
 class Pretty(str):
-    """The text that `dumps_pretty` returned for a member at the same depth: it is taken as it is."""
+    """The text that `dumps_pretty` returned for a member at the same depth. It is used unchanged."""
 
     __slots__ = ()
 
 
 def dumps(value: Any) -> str:  # noqa: ANN401 -- what JSON holds, and `MessageQueue`
     """Return a value as fastjson writes it, without spaces."""
-    # The most frequent kinds first: an answer may hold a million of them.
+    # The most frequent kinds first: a response may contain a million of them.
     if isinstance(value, str):
         return encode_basestring(value)
     if isinstance(value, MessageQueue):

@@ -177,10 +177,10 @@ class IndexService(IndexDirectory):
         dry_run: bool,
         without: frozenset[str],
     ) -> Self:
-        """Open the index of a store that is recovered, for puts.
+        """Open the index of a recovering store for puts.
 
-        `log_end` is the end of its log. A dry run counts the same changes, and makes none; it takes no notice of the files
-        `without`, which the recovery deletes.
+        `log_end` is the end of its log. A dry run counts the same changes without making them. It ignores the files `without`,
+        which the recovery deletes.
         """
         hash_slots, max_entries = geometry
         return cls._open(
@@ -203,7 +203,7 @@ class IndexService(IndexDirectory):
 
     @property
     def changes(self) -> dict[str, int]:
-        """Return what opening and puts changed, or would change in a dry run."""
+        """Return the changes by opening and puts; in a dry run, the changes that would be made."""
         writer = self._writable()
         return {
             "index_files_repaired": self._repaired,
@@ -283,7 +283,7 @@ class IndexService(IndexDirectory):
         # COMPAT(rocketmq IndexService#buildIndex): a broker that dispatches its last message again indexes it twice.
         if once and entries.num_rows and entries.column("phy_offset")[0].as_py() <= end:
             if self._options.get("dry_run") and writer.entries:
-                # What a dry run put is in no file, and it put whole messages.
+                # The entries of a dry run are in no file, and it put whole messages.
                 entries = _core.index_entries(messages, end_phy_offset=end + 1, tags=tags)
             else:
                 held = [file for file in self._files.refresh() if len(file)]
@@ -406,7 +406,7 @@ class IndexService(IndexDirectory):
             self._deleted = len(lost)
             if dry_run:
                 self._files.leave_out(frozenset(entry for entry, file in self._files.items() if file in lost))
-            # The newest first: a crash in between leaves a directory without a hole.
+            # The newest first, so that a crash in between leaves a directory without a hole.
             for file in () if dry_run else reversed(lost):
                 _log.warning("%s: deleted, to be indexed again from the log", file.path)
                 file.path.unlink(missing_ok=True)
@@ -457,7 +457,7 @@ def _by_offset(files: Sequence[IndexFile]) -> list[IndexFile]:
 
 
 def _after_first_hole(files: FileSet, log: CommitLog, end: int) -> list[IndexFile]:
-    """Return the files after a hole in the index, and files without entries, if the log can give them again.
+    """Return the files after a hole in the index and the files without entries, if they can be rebuilt from the log.
 
     Entries cannot be put in between later, because a broker's search relies on the order.
     """

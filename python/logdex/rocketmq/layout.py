@@ -47,7 +47,7 @@ class StoreLayout:
     """The directory of the log, or several, separated by commas."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A path is pickled with the options of its store, a text is not.
+        # Pickling a path keeps the options of its store; pickling a text does not.
         return _layout, (self.root, *commit_log_directories(self.commit_log))
 
     @property
@@ -77,7 +77,7 @@ class StoreLayout:
 
     @property
     def directories(self) -> tuple[Path, ...]:
-        """The root, and the directories of the parts, which may be missing or elsewhere."""
+        """The root and the directories of the parts, which may be missing or elsewhere."""
         return (self.root, *self.folders, *commit_log_directories(self.commit_log))
 
     @property
@@ -108,7 +108,7 @@ class StoreLayout:
 
     @property
     def has_light_queues(self) -> bool:
-        """Whether its broker had light message queues (enableLmq): it wrote their offsets."""
+        """True if the broker of the store had light message queues (enableLmq), so that it wrote their offsets."""
         return (self.config / "lmqConsumerOffset.json").exists()
 
     @property

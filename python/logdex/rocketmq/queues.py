@@ -31,7 +31,7 @@ _KEPT_OPEN = 128
 
 
 class TopicTotals(NamedTuple):
-    """What the queues of a topic hold: their number, the messages, and the bytes of these in the log (None: not measured)."""
+    """Totals of a topic: the number of queues and messages, and the bytes of the messages in the log (None: not measured)."""
 
     topic: str
     queues: int
@@ -40,12 +40,12 @@ class TopicTotals(NamedTuple):
 
 
 class QueueTotals(NamedTuple):
-    """What queues hold.
+    """Totals of queues.
 
     Attributes:
-        topics: By topic, sorted.
+        topics: Totals by topic, sorted.
         ends: Log offsets of the first and the last message of each queue.
-        gaps: Ranges of bytes between the files of a queue that no file holds, as `CommitLog.gaps` returns them.
+        gaps: Missing ranges of bytes between the files of a queue, as `CommitLog.gaps` returns them.
     """
 
     topics: list[TopicTotals]
@@ -93,21 +93,21 @@ class QueueSet:
         return _core.list_topics(self._folders())
 
     def totals(self, topics: Collection[str] | None = None, *, measure: bool = False) -> QueueTotals:
-        """Return what the queues of these topics, or of all, hold: read in one pass; `measure` reads all units."""
+        """Return the totals of the queues of these topics or of all, read in one pass; `measure` reads all units."""
         chosen = None if topics is None else list(topics)
         rows, ends, gaps = _core.queue_totals(self._folders(), self._log, chosen, measure=measure, **self.reading)
         return QueueTotals(list(map(TopicTotals._make, rows)), ends, gaps)
 
     def dispatched_end(self, directories: Directories, threads: int | None) -> int | None:
-        """Return the end of the farthest message that a unit of these queues leads to."""
+        """Return the largest end offset of the messages that units of these queues refer to."""
         queues = [(topic, queue_id, path) for (topic, queue_id), paths in directories.items() for path in paths]
         return _core.dispatched_end(self._log, queues, threads=threads, **self.reading)
 
     def dispatched_end_of_all(self, lag: int, threads: int | None) -> int | None:
-        """Return the end of the farthest message that a unit of any queue leads to.
+        """Return the largest end offset of the messages that units of any queue refer to.
 
-        With many queues this takes seconds. So an earlier result serves as long as it is less than `lag` bytes before the end of
-        the log, and threads that need it at the same time wait for one of them.
+        With many queues this takes seconds. An earlier result is reused as long as it is less than `lag` bytes before the end of
+        the log. Of several threads that need it at the same time, one computes it and the others wait.
         """
         with self._end_lock.hold():
             known = self._dispatched_end

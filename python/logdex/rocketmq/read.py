@@ -119,7 +119,7 @@ class MessageRead:
     ) -> BatchStream:
         """Read messages in log order; see `MessageStore.messages`.
 
-        `known_topics` returns the topics of the store, to warn of others; with `scan=False` None if only the log has them.
+        `known_topics` returns the topics of the store, to warn of others. With `scan=False`, None: only the log has them.
         """
         check_scan(scan)
         selection = MessageFilter(
@@ -206,7 +206,7 @@ class MessageRead:
             own: The directories of some queues. If they lead near the end of the log, no others are read, and the offset may be a
                 little lower. None: all queues are read.
             threads: As in `MessageStore.messages`.
-            lately: What an earlier call found serves, too, if it is near the end of the log.
+            lately: Allow an earlier result if it is near the end of the log.
         """
         end = None if own is None else self.queues.dispatched_end(own, threads)
         if end is None or self.log.max_offset - end > _SHORT_BYTES:
@@ -225,13 +225,13 @@ def _warning_of_topics(
     topics: Sequence[str],
     known_topics: Callable[..., Sequence[str] | None],
 ) -> Iterator[RecordBatch]:
-    """Pass batches on, and warn at their end of wanted topics that are not there."""
+    """Yield the batches, and warn at their end of requested topics that do not exist."""
     rows = 0
     with closing(batches):
         for batch in batches:
             rows += batch.num_rows
             yield batch
-    # One of several topics may be unknown although there are rows.
+    # If several topics are requested, one may be unknown although there are rows.
     if rows == 0 or len(topics) > 1:
         known = known_topics(scan=rows == 0)
         if known is not None:

@@ -41,7 +41,7 @@ def build_index(
     if target.is_dir() and list_directory(target):
         # Index files would be overwritten, and among other files a broker would load ours as one of them.
         raise FileExistsError(errno.EEXIST, "the directory is not empty; give the index one of its own", str(target))
-    # The index of a store whose broker is stopped may be written in its place.
+    # If the broker is stopped, the index may be written into its own directory.
     own = [target] if target.name == "index" else []
     refuse_broker_directory(target, own=own, others=commit_log_directories(log.path))
     hash_slots, max_entries = geometry

@@ -164,7 +164,7 @@ class SealedIndex:
         return False
 
     def tell_end(self, log: CommitLog, abort: Path) -> None:
-        """Let the log find its end from the catalog while its last file is as it was when the store was sealed.
+        """Set the end of the log from the catalog, as long as its last file has not changed since the store was sealed.
 
         Without an `ETag` this is not done while `abort` exists: a crashed broker may have truncated its log.
         """
@@ -196,7 +196,7 @@ class SealedIndex:
 def sealing_target(root: Path, out: Path | None) -> Path:
     """Return the directory of a new sealed index of a store."""
     directory = _core.sealed_directory(root if out is None else out)
-    # A copy of log files without a store is no broker's.
+    # A copy of log files without a store does not belong to a broker.
     refuse_broker_directory(directory, own=[root] if directory.parent == root else [])
     return directory
 

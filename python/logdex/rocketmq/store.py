@@ -369,11 +369,11 @@ class MessageStore(Closing):
 
         Raises:
             TypeError: A text is not a str, or `topics`, `keys` or `tags` is one str.
-            ValueError: An unknown column; a negative queue id; an integer as a time that may be one of seconds.
+            ValueError: An unknown column; a negative queue id; an integer time that may be a number of seconds.
             OSError: The system refuses; the reader raises it, too.
 
         Warns:
-            UnknownTopicWarning: At its end, if the store has no such topic.
+            UnknownTopicWarning: At the end of the stream, if the store has no such topic.
         """
         self._check_open()
         check_int64(begin_phy_offset=begin_phy_offset, end_phy_offset=end_phy_offset)
@@ -462,14 +462,14 @@ class MessageStore(Closing):
         return self._topics_in_log or []
 
     def _read_topics(self) -> list[Finding]:
-        """Read the topics of the log; return what it passes over."""
+        """Read the topics of the log; return the findings of skipped data."""
         self._topics_in_log, report = self._commit_log.topics(salvage=self._options["compat"] is None)
         return report.findings
 
     def _topics_here(self, *, scan: bool) -> list[str] | None:
         """Return the topics that a message may have, including those without a queue.
 
-        If the store has no queues, the log is read with `scan`, and the result is None without it.
+        If the store has no queues, the log is read with `scan`; without it the result is None.
         """
         if not self._queues.topics():
             if not scan:
@@ -554,11 +554,11 @@ class MessageStore(Closing):
         return group_offsets(self._layout.config, self._queues, group)
 
     def topic_totals(self, topics: Iterable[str] | None = None, *, measure: bool = False) -> list[TopicTotals]:
-        """Return how many queues and messages each topic has, as its queues tell; fast also for many thousand queues.
+        """Return the number of queues and messages of each topic from its queues; fast also for many thousand queues.
 
         Args:
             topics: Only these topics; None: all.
-            measure: Add up the bytes of the messages in the log, too; this reads all units of the queues.
+            measure: Also add up the bytes of the messages in the log; this reads all units of the queues.
         """
         self._check_open()
         chosen = None if topics is None else list(_texts("topics", topics))
@@ -613,7 +613,7 @@ class MessageStore(Closing):
         Args:
             out: The directory, local or a URL, in which `_logdex` is written; None: the root of the store.
             progress: Called with the entries read, and all entries.
-            storage_options: Options of the store of a URL; None: those of the store that is sealed.
+            storage_options: Options of the store of a URL; None: those of this store.
 
         Returns:
             A report that counts files, entries, and the bytes of the files of keys. Findings are index files that are not sealed.

@@ -40,7 +40,7 @@ __all__ = ["arrange", "build_index", "build_key_index", "find", "lookup", "query
 
 
 def register(spark: SparkSession) -> None:
-    """Register the formats `rocketmq`, `rocketmq_index` and `kafka_log` in a session, whose pages and logs then hide `storage.*`.
+    """Register the formats `rocketmq`, `rocketmq_index` and `kafka_log` in a session and hide `storage.*` in its pages and logs.
 
     Raises:
         LogdexError: The workers' Python cannot run logdex.

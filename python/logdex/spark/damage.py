@@ -54,7 +54,7 @@ class SparkDamage(Damage):
 
     fail_on_data_loss: bool = True
     unknown_topics: dict[str, str] | None = None
-    """The wanted topics that no directory of the plan holds, each with a text; None before the first directory."""
+    """Requested topics that no directory of the plan has, each with a message; None before the first directory."""
 
     def lose(self, path: object, expected: str, found: str) -> None:
         """Add data that is gone.
@@ -71,12 +71,12 @@ class SparkDamage(Damage):
         self.add(finding)
 
     def miss_topics(self, unknown: dict[str, str]) -> None:
-        """Note the wanted topics that one of the directories does not hold."""
+        """Record the requested topics that one of the directories does not have."""
         before = self.unknown_topics
         self.unknown_topics = unknown if before is None else {name: before[name] for name in before if name in unknown}
 
     def __bool__(self) -> bool:
-        """Return whether there is something to report."""
+        """Return whether there is a warning to issue."""
         return bool(self.findings or self.unknown_topics)
 
     def warn(self, stacklevel: int = 2) -> None:

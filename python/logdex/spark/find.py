@@ -76,7 +76,7 @@ def find(
     root = workers.driver_path(store, keys_df.sparkSession, storage_options)
     slots, entries, index, log = call_beside(keys_df.sparkSession, root, _plan, root, hash_slots, max_entries)
     reports = DamageReports(driver=driver_address(keys_df.sparkSession))
-    # A timestamp has a unit. A number of milliseconds may be one of seconds, which `find_batch` refuses.
+    # The unit of a timestamp is known. An integer may be a number of seconds, which `find_batch` refuses.
     dates = {field.name for field in keys_df.schema if isinstance(field.dataType, TimestampType)}
     kinds: list[type[int]] = [Milliseconds if name in dates else int for name in ("begin", "end")]
 

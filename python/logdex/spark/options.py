@@ -146,7 +146,7 @@ def positive(options: Mapping[str, str], name: str) -> int | None:
 
 
 def instant(options: Mapping[str, str], name: str, *, end: bool) -> int | None:
-    """Return milliseconds since the epoch, from milliseconds or from ISO 8601; TypeError if it has no zone; see `time_bound`."""
+    """Return milliseconds since the epoch from milliseconds or ISO 8601; TypeError without a zone. See `time_bound`."""
     value = options.get(name)
     if value is None:
         return None

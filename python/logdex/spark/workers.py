@@ -78,7 +78,7 @@ def check_worker_python(spark: SparkSession) -> None:
 
 
 def hide_storage_options(spark: SparkSession) -> None:
-    """Make a session show no value of an option `storage.*` in plans, pages and event logs: by itself it hides few of them."""
+    """Redact the options `storage.*` in plans, pages and event logs of a session. Spark's default hides only some of them."""
     hidden = spark.conf.get(_HIDDEN, None) or "(?i)url"
     if _STORAGE_PATTERN not in hidden:
         spark.conf.set(_HIDDEN, f"{hidden}|{_STORAGE_PATTERN}")

@@ -20,7 +20,7 @@ _HEADS = ("path", "offset", "kind", "expected", "found")
 
 @dataclass(frozen=True, slots=True)
 class CheckPages:
-    """The pages about the check of a place; `python` is the call."""
+    """Pages about the check of a store or log directory; `python` is the call."""
 
     place: Place
     job: Job[Report]

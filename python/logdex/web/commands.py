@@ -16,7 +16,7 @@ def command(name: str, *words: object, **options: object) -> str:
     for option, value in options.items():
         if value is not None and value is not False:
             flag, text = f"--{option.replace('_', '-')}", str(value)
-            # A value that begins with a dash is no option.
+            # With `=`, a value that starts with a dash is not parsed as an option.
             flags += [flag] if value is True else [f"{flag}={text}"] if text.startswith("-") else [flag, text]
     # A word that begins with a dash is no option.
     dashed = ["--"] if any(str(word).startswith("-") for word in words) else []
@@ -31,7 +31,7 @@ def call(name: str, *values: Any, **options: Any) -> str:  # noqa: ANN401 -- any
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A path as the user wrote it, and the options that open it: a command and a call need both."""
+    """Path as the user wrote it, and the options to open it. Commands and calls need both."""
 
     path: str
     options: Mapping[str, Any] = field(default_factory=dict)

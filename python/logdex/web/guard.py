@@ -81,7 +81,7 @@ class Guard:
         given = request.query_params.get("token")
         if given is not None and self._is_token(given):
             rest = [(key, value) for key, value in request.query_params.multi_items() if key != "token"]
-            # Two slashes at the start would be the name of another host.
+            # Two slashes at the start would be parsed as another host.
             path = "/" + request.url.path.lstrip("/\\")
             answer = RedirectResponse(f"{path}?{urlencode(rest)}" if rest else path, HTTPStatus.SEE_OTHER)
             answer.set_cookie(cookie, self._token, httponly=True, samesite="lax", path="/")

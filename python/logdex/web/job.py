@@ -1,4 +1,4 @@
-"""Long work that pages do not wait for: a job with progress that a reader may cancel, and results that requests share."""
+"""Long work that pages do not wait for: jobs with progress that a reader can cancel, and results that requests share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 _HOLDS = 10
-"""How long a shared result is used, as a multiple of the time that it took: so the work takes a tenth of a processor at most."""
+"""Lifetime of a shared result as a multiple of its computing time, so that the work uses at most a tenth of a processor."""
 
 
 class _CancelledError(Exception):
@@ -90,7 +90,7 @@ class Job(Generic[_Result]):
 
 
 class Shared(Generic[_Result]):
-    """A result that all requests share: one thread at a time works on it, and a request waits for it no longer than it wants."""
+    """Result that all requests share. One thread at a time computes it, and each request limits its waiting time."""
 
     def __init__(self, work: Callable[[], _Result]) -> None:
         self._work = work
@@ -100,7 +100,7 @@ class Shared(Generic[_Result]):
         self._holds_until = 0.0
 
     def get(self, seconds: float) -> _Result | None:
-        """Return the result. After some seconds return that of before; None: there is none yet.
+        """Return the result. After some seconds, return the previous result; None: there is none yet.
 
         Raises:
             Exception: The work failed.
@@ -115,7 +115,7 @@ class Shared(Generic[_Result]):
         try:
             return running.result(seconds)
         except FutureTimeoutError:
-            # The work itself may raise a timeout of the operating system.
+            # The work may raise a timeout error of the operating system itself.
             if running.done():
                 return running.result()
             return self._last

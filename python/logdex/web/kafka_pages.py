@@ -321,7 +321,7 @@ class KafkaPages:
         key, begin, end = query.text("key"), query.time("begin"), query.time("end")
         ask = call("log.records", begin=begin, end=end, keys=None if key is None else [key])
         python = self._python(f"log = {call('logs.log', topic, number)}", f"for batch in {ask}:", "    print(batch)")
-        # `cat` prints the records of this page, from its lowest offset on, without control records.
+        # `cat` prints the records of this page from its lowest offset on, without control records.
         offsets = [row["offset"] for row in page.rows if not row["isControl"]]
         shell = None
         if offsets:

@@ -42,7 +42,7 @@ _PAGE_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class MessagePages:
-    """The pages about the messages of a store."""
+    """Pages about the messages of a store."""
 
     store: MessageStore
     place: Place
@@ -101,18 +101,18 @@ class MessagePages:
     def _cat(
         self, page: MessagePage, rows: Sequence[Mapping[str, Any]], position: int | None, filters: Mapping[str, Any]
     ) -> str | None:
-        """Return the command that prints the messages of a page, in the order of the log; None if there is none.
+        """Return the command that prints the messages of a page in the order of the log; None if there is none.
 
-        It begins at the oldest message of the page and prints as many as the page has.
+        It starts at the oldest message of the page and prints as many as the page has.
         """
         if not rows:
-            # Without a position, and if nothing is left to read, the command prints nothing either.
+            # Without a position, or if nothing is left to read, the command prints nothing either.
             is_whole = position is None and page.next_position is None
             return self.place.command("cat", **filters) if is_whole else None
         oldest = min(rows, key=lambda row: row["phy_offset"])
         offset = oldest["phy_offset"]
         if filters["topic"] is not None and filters["queue"] is not None:
-            # With both, `--offset` is one of the queue.
+            # With both, `--offset` is a queue offset.
             if not page.by_queues:
                 return None
             offset = oldest["queue_offset"]
@@ -242,7 +242,7 @@ class MessagePages:
             else:
                 by_id = None
         rows = rows_of(batch)
-        # Only a search of all topics takes an offset id.
+        # Only a search of all topics accepts an offset id.
         asked_topic = ANY_TOPIC if by_id is not None else topic or ANY_TOPIC
         values |= {"result": result, "rows": rows, "by_id": by_id}
         asked = topic or (rows[0]["topic"] if result else None)

@@ -94,7 +94,7 @@ def application(pages: Pages, token: str) -> Guard:
         gone.cancel()
         if running.done():
             return running.result()
-        # Work that has not begun never does, and other work ends at its next step: the threads are for those who wait.
+        # Pending work is cancelled, and running work ends at its next step, so that the threads serve waiting clients.
         running.cancel()
         query.stop()
         if is_gone:
@@ -141,7 +141,7 @@ def _environment(pages: Pages, key: str) -> Environment:
 
 
 async def _disconnected(request: Request) -> None:
-    """Return when the client closed its connection."""
+    """Wait until the client closes its connection."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
@@ -160,7 +160,7 @@ def _answer(
         headers = {"Content-Disposition": f'attachment; filename="{file.name}"'}
         return Response(file.content, media_type="application/octet-stream", headers=headers)
     except StoppedError:
-        # Nobody sees this answer.
+        # The client is gone, so this answer is not sent.
         return Response(status_code=HTTPStatus.SERVICE_UNAVAILABLE)
     except Exception as error:  # noqa: BLE001 -- one page must not end the others
         return _failure(environment, *_in_words(error, request))

@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from logdex.web.commands import Place
 
 _COUNT_SECONDS = 2.0
-"""How long messages are counted for the pictures, which no page waits for. What is left out is named."""
+"""Time limit for counting messages for the pictures, in seconds. No page waits for it, and omitted topics are named."""
 _SIZE_SECONDS = 0.3
-"""How long the queues of topics are measured for a page."""
+"""Time limit for measuring the queues of topics for a page, in seconds."""
 _UNITS = 50
 
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What the first page needs: the overview, the time of the newest message, and the first valid message after damage."""
+    """Data of the first page: the overview, the time of the newest message, and the first valid message after damage."""
 
     overview: dict[str, Any]
     last_timestamp: int | None
@@ -47,7 +47,7 @@ class _Facts:
 
 @dataclass(frozen=True, slots=True)
 class _Pictures:
-    """What takes longer: messages over time, the topics that were not counted, and the bytes of the busiest topics."""
+    """Data that takes longer: messages over time, the topics that were not counted, and the bytes of the busiest topics."""
 
     chart: Chart | None
     left_out: list[str]
@@ -55,7 +55,7 @@ class _Pictures:
 
 
 class StorePages:
-    """The pages about a store."""
+    """Pages about a store."""
 
     kind = "RocketMQ message store"
     menu = (
@@ -78,7 +78,7 @@ class StorePages:
         self._facts = Shared(self._read_facts)
         self._pictures = Shared(self._draw)
         self._bytes: dict[str, tuple[int, int]] = {}
-        """By topic: the number of messages that was measured, and their bytes."""
+        """Number of measured messages and their bytes, by topic."""
         self._measuring = threading.Lock()
 
     @property
@@ -144,7 +144,7 @@ class StorePages:
         return _Facts(overview, last, self._after_damage(overview["max_offset"]))
 
     def _after_damage(self, end: int) -> int | None:
-        """Return the offset of the first valid message after the end of the log, which is damage then; None without one."""
+        """Return the offset of the first valid message after a damaged end of the log; None if there is none."""
         scan = self._store.commit_log.scan
         for batch in scan(begin_phy_offset=end, columns=("phy_offset",), stop="valid", batch_size=1):
             for row in rows_of(batch):
@@ -164,8 +164,8 @@ class StorePages:
         return [(number, self._store.queue(topic, number)) for number in self._store.queue_ids(topic)]
 
     def _sizes(self, topics: Sequence[tuple[str, int, int]]) -> dict[str, int | None]:
-        """Return the bytes of each topic in the log; None where time did not suffice. `topics` are rows of the overview."""
-        # One request at a time measures. What it learns serves the others.
+        """Return the bytes of each topic in the log; None after the time limit. `topics` are rows of the overview."""
+        # One request at a time measures, and the others use its results.
         if self._measuring.acquire(blocking=False):
             try:
                 until = time.monotonic() + _SIZE_SECONDS

@@ -27,7 +27,7 @@ _MOST_TEXT = 4_096
 
 
 _PAGE_SECONDS, _ROWS_SECONDS = 0.5, 25.0
-"""How long a page waits for results that come later, and how long its rows as JSON or CSV do."""
+"""Seconds that a page, and its rows as JSON or CSV, wait for slow results."""
 
 
 class NotThereError(Exception):
@@ -35,7 +35,7 @@ class NotThereError(Exception):
 
 
 class StoppedError(Exception):
-    """Nobody waits for the page any more."""
+    """The client no longer waits for the page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +94,10 @@ class View:
 
 
 class Query:
-    """The words after the `?` of a request. A wrong one is a `ValueError` that names it.
+    """Query parameters of a request. An invalid one is a `ValueError` that names it.
 
     Attributes:
-        patience: How many seconds to wait for results that come later.
+        patience: Seconds to wait for slow results.
     """
 
     def __init__(self, words: Mapping[str, str], *, is_page: bool = True) -> None:
@@ -106,11 +106,11 @@ class Query:
         self._stopped = threading.Event()
 
     def stop(self) -> None:
-        """End the work for this request at its next step: nobody waits for it any more."""
+        """End the work for this request at its next step, because its client is gone."""
         self._stopped.set()
 
     def go_on(self, *_: object) -> None:
-        """Raise `StoppedError` after `stop`. Work calls this at each step; it serves as a `progress` callback, too."""
+        """Raise `StoppedError` after `stop`. Work calls this at each step; it can also be a `progress` callback."""
         if self._stopped.is_set():
             raise StoppedError
 

@@ -111,7 +111,7 @@ pub(super) fn readable_bytes(path: &Path, source: FileSource, geometry: Geometry
     Ok(source.into())
 }
 
-/// Repairs the effects of a crash. Returns whether the file was changed; after a kill alone, false.
+/// Repairs the effects of a crash and returns whether the file changed. It is unchanged if only the process was killed.
 pub(super) fn repair_file(target: &impl WriteAt, geometry: Geometry, after_power_loss: bool) -> io::Result<bool> {
     if after_power_loss {
         let found = relink::relink(target, geometry, geometry.max_entries(), false)?;

@@ -33,11 +33,11 @@ pub struct IndexFile {
     pub(super) geometry: Geometry,
     pub(super) answers: Answers,
     pub(super) last_exit_ok: bool,
-    /// Opening it for puts changed it.
+    /// True if the repair at opening changed the file.
     pub(super) repaired: bool,
     /// Puts, one at a time; holds the lock of the file.
     pub(super) writer: Option<Mutex<File>>,
-    /// The process that opened it: a forked child shares the bytes, and must not write them.
+    /// The process that opened the file. A forked child shares the bytes and must not write them.
     pub(super) process: Generation,
     /// The directory entry of a new file is not synced yet.
     pub(super) is_new: AtomicBool,
@@ -64,7 +64,7 @@ impl IndexFile {
         self.put_alone(&one_at_a_time, key_hash, phy_offset, store_timestamp)
     }
 
-    /// [`Self::put_hash`] if no other thread puts; `None`: one does.
+    /// Puts as [`Self::put_hash`] does if no other thread puts; `None`: another thread does.
     ///
     /// # Errors
     /// As [`Self::put_batch`].
@@ -262,10 +262,10 @@ impl IndexFile {
         self.last_exit_ok
     }
 
-    /// Returns whether the effects of a power loss were repaired when it was opened: in the file, or in memory if it is only read.
+    /// Returns whether opening repaired the effects of a power loss: in the file, or in memory if it is open for reading.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn is_repaired(&self) -> Result<bool> {
         match &self.bytes {
             Bytes::Repaired(shown) => shown.differs().map_err(|e| Error::io(&self.path, e)),

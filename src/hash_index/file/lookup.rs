@@ -36,13 +36,13 @@ impl IndexFile {
         Ok((out, self.or_error(damage)?))
     }
 
-    /// The candidates of [`Self::select`] if they take a short time: the file is on this machine, and the chain is valid and has few
-    /// entries. `None`: call that function.
+    /// Returns the candidates of [`Self::select`] if they take little time: the file is local, and the chain is valid and short.
+    /// `None`: call that function.
     ///
     /// # Errors
-    /// Errors of the system.
+    /// An I/O error.
     pub fn select_short(&self, key_hash: i32, max_num: Option<usize>, range: TimeRange) -> Result<Option<Vec<i64>>> {
-        /// About 20 us, if the pages are in memory.
+        /// Takes about 20 us if the pages are in the page cache.
         const FEW_LINKS: u32 = 256;
         if self.answers.are_the_brokers() {
             return Ok(None);

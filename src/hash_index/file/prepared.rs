@@ -41,7 +41,7 @@ pub struct Prepared {
 enum State {
     Underway(JoinHandle<Result<Option<Ready>>>),
     Ready(Ready),
-    /// Published, failed, or never begun.
+    /// Published, failed, or never started.
     Gone,
 }
 
@@ -54,7 +54,7 @@ struct Ready {
 }
 
 impl Prepared {
-    /// Starts a thread that prepares a file for a directory. If no thread can be started, nothing is prepared.
+    /// Starts a thread that prepares a file for a directory. If no thread can be started, no file is prepared.
     pub fn start(directory: &Path, geometry: Geometry, access: Access) -> Self {
         let unwanted = Arc::new(AtomicBool::new(false));
         let work = {

@@ -99,26 +99,26 @@ impl Entry {
     }
 }
 
-/// Words of an entry.
+/// Number of words in an entry.
 const WORDS: usize = 5;
 const _: () = assert!(WORDS as u64 * 4 == ENTRY_LEN, "an entry is whole words");
 
-/// The entries at rising positions, with one read for each block of them.
+/// The entries at ascending positions, with one read for each block.
 pub(crate) struct Entries<'a, S> {
     source: &'a S,
     geometry: Geometry,
     /// Position of the first entry of the block.
     first: u32,
     block: Vec<u32>,
-    /// Positions that were not returned yet.
+    /// Positions whose entries were not returned yet.
     ahead: Range<u32>,
 }
 
 impl<'a, S: ReadAt> Entries<'a, S> {
-    /// Entries of the largest block: 160 KiB, which stay in the cache of a processor.
+    /// Entries in the largest block: 160 KiB, which fit in the processor cache.
     const BLOCK: u32 = 8192;
 
-    /// The entries at `positions`, all of which are in the file.
+    /// Returns the entries at `positions`, all of which are in the file.
     pub(crate) fn new(source: &'a S, geometry: Geometry, positions: Range<u32>) -> Self {
         Self { source, geometry, first: positions.start, block: Vec::new(), ahead: positions }
     }
@@ -147,7 +147,7 @@ impl<S: ReadAt> Iterator for Entries<'_, S> {
         if self.held().is_none()
             && let Err(e) = self.read_block()
         {
-            // After an error nothing follows.
+            // The iterator ends after an error.
             self.ahead = 0..0;
             return Some(Err(e));
         }

@@ -49,7 +49,7 @@ impl<'a, S: ReadAt> View<'a, S> {
         Entry::read(self.source, self.geometry, position)
     }
 
-    /// The entries at these positions, all of which are present, in blocks.
+    /// Returns the entries at these positions in blocks. All positions are in the file.
     pub(crate) fn entries(&self, positions: Range<u32>) -> Entries<'a, S> {
         Entries::new(self.source, self.geometry, positions)
     }
@@ -74,7 +74,7 @@ impl<'a, S: ReadAt> View<'a, S> {
 
 /// Reads the first slots of the table, in blocks.
 pub(crate) fn read_slots(source: &impl ReadAt, geometry: Geometry, heads: &mut [u32]) -> io::Result<()> {
-    /// Slots of one read: 128 KiB.
+    /// Slots per read: 128 KiB.
     const BLOCK: usize = 32 * 1024;
     for (block, first) in heads.chunks_mut(BLOCK).zip((0u32..).step_by(BLOCK)) {
         source.word_run(geometry.slot(first), block)?;
@@ -207,7 +207,7 @@ pub(crate) fn select<S: ReadAt>(
     }
 }
 
-/// How a walk ended.
+/// The result of a walk.
 pub(crate) enum Walk {
     /// All candidates were found.
     Done,
@@ -217,8 +217,8 @@ pub(crate) enum Walk {
     Damaged(Damage),
 }
 
-/// Appends the candidates of `key_hash` until `out` holds `max_num` in all, by the links of its chain, of which at most `most_links`
-/// are followed.
+/// Appends the candidates of `key_hash` until `out` holds `max_num` in total. The walk follows at most `most_links` links of the
+/// chain.
 #[expect(clippy::cast_sign_loss, reason = "checked to be above 0")]
 pub(crate) fn walk<S: ReadAt>(
     view: &View<'_, S>,

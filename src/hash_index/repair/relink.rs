@@ -13,7 +13,7 @@ use crate::hash_index::read::select::read_slots;
 use crate::hash_index::write::bulk::CHUNK;
 use crate::io::{ReadAt, WriteAt};
 
-/// Bytes that are compared at once.
+/// Bytes per comparison.
 const COMPARED: usize = 64 * 1024;
 
 /// Advances the count over whole entries that a slot already leads to, links the entries of the last chunk that no slot
@@ -225,7 +225,7 @@ fn has_link_from_another_slot(
 
 /// Writes the result of [`relink`]: slots, links, zeros after the last entry, header. Then flushes the file.
 ///
-/// Stores only the differences, and returns whether there were any. After a crash on the way, [`relink`] finds the same result again.
+/// Stores only the differences and returns whether there were any. If a crash interrupts it, [`relink`] returns the same result.
 pub(crate) fn apply(target: &impl WriteAt, geometry: Geometry, found: &Relinked) -> io::Result<bool> {
     let mut changed = !found.links.is_empty();
     let mut stored = vec![0; found.heads.len()];
@@ -284,7 +284,7 @@ impl<S: ReadAt> Overlay<S> {
         let (slots, entries) = (self.geometry.slot(0), self.geometry.entry(0));
         let mut at = slots;
         while at < self.geometry.file_len() {
-            // The slots, then what is behind the last entry.
+            // The slots, then the bytes after the last entry.
             let end = if at < entries { entries } else { self.geometry.file_len() };
             let len = usize::try_from(end - at).unwrap_or(COMPARED).min(COMPARED);
             let chunk = bytes.get_mut(..len).unwrap_or_default();

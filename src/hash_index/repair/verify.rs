@@ -120,7 +120,7 @@ mod tests {
     use crate::hash_index::{CreateOptions, IndexFile, PutColumns};
     use crate::time_range::TimeRange;
 
-    /// The bytes of a file, and how often they were read.
+    /// The bytes of a file, and the number of reads.
     struct Counted(Vec<u8>, AtomicUsize);
 
     impl ReadAt for Counted {

@@ -334,7 +334,7 @@ impl Catalog {
     }
 }
 
-/// Whether a path is that of a file in the directory of the files of keys: the only files that a catalog leads to.
+/// Returns whether the path is a file in the directory of keys files. A catalog may name no other files.
 fn is_below(path: &str) -> bool {
     path.strip_prefix(KEYS).and_then(|rest| rest.strip_prefix('/')).is_some_and(|name| {
         !matches!(name, "" | "." | "..")
@@ -362,7 +362,7 @@ fn list_of(name: &str, groups: &[Group]) -> Vec<i64> {
 /// First key hash, rows, begin and checksum of a group.
 type Numbers<'a> = ((&'a i64, &'a i64), (&'a i64, &'a i64));
 
-/// The row groups of five lists; `None` if the lists do not belong together, or a row group cannot be.
+/// Returns the row groups of five lists; `None` if the lists differ in length or a row group is impossible.
 fn groups_of(lists: &[&[i64]], columns: usize) -> Option<Vec<Group>> {
     let [firsts, rows, begins, crcs, sizes] = lists else { return None };
     if [rows.len(), begins.len(), crcs.len(), sizes.len() / columns] != [firsts.len(); 4] {
@@ -428,7 +428,7 @@ mod tests {
     fn hostile_bytes_with_a_right_checksum_are_a_catalog_or_an_error() {
         let whole = catalog(Layout::OneLog).encode().unwrap();
         let (mut decoded, mut failed, mut panicked) = (0, 0, 0);
-        // The first column, of which each byte counts, and some bytes of all others and of the metadata.
+        // Every byte of the first column, and some bytes of the other columns and of the metadata.
         for place in (CRC.end..400).chain((400..whole.len()).step_by(7)) {
             for byte in [0xff, whole[place] ^ 0x80] {
                 let mut bytes = whole.clone();

@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 
 /// Rows of a row group.
 pub(super) const GROUP_ROWS: usize = 16_384;
-/// More bytes than a row group of as many rows has.
+/// Upper bound of the bytes of a row group.
 const MOST_GROUP_BYTES: usize = 64 << 20;
 
 /// The columns of the files, and what the number of a part stands for.
@@ -86,7 +86,7 @@ impl Group {
         self.len() == 0
     }
 
-    /// Whether a file may have it: a lookup allocates its bytes and rows before it reads them.
+    /// Returns whether the row group is possible. A lookup allocates its bytes and rows before it reads them.
     pub(super) fn is_plausible(&self) -> bool {
         u64::from(self.rows) <= GROUP_ROWS as u64 && self.len() <= MOST_GROUP_BYTES as u64
     }

@@ -26,7 +26,7 @@ pub const CATALOG: &str = "catalog.parquet";
 const KEYS: &str = "keys";
 /// A catalog of so many bytes has a hundred million files or row groups.
 const MOST_CATALOG_BYTES: u64 = 1 << 30;
-/// A file without a catalog that is older was left by a call that was killed.
+/// An older file that no catalog names was left by a killed call.
 const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Returns the directory of a sealed index below a directory, or the directory itself if it has the name.
@@ -88,22 +88,22 @@ pub fn no_rows(directory: &Path) -> Result<Rows> {
     Ok(Rows::new(&temporary))
 }
 
-/// The presence of one sealing in the directory of a sealed index: a shared lock, where the file system has locks.
+/// The presence of a sealing in the directory of a sealed index: a shared lock if the file system supports locks.
 #[derive(Debug)]
 pub struct Presence(Option<File>);
 
 impl Presence {
-    /// Begins a sealing in a directory, which may be missing.
+    /// Starts a sealing in a directory. The directory may be missing.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn begin(directory: &Path) -> Result<Self> {
         storage::create_directories(directory)?;
         let opened = if is_remote(directory) { None } else { File::open(directory).ok() };
         Ok(Self(opened.filter(|directory| directory.lock_shared().is_ok())))
     }
 
-    /// Returns whether no other sealing runs in the directory. From then on others wait for the end of this one.
+    /// Returns whether no other sealing runs in the directory. From then on other sealings wait until this one ends.
     fn is_alone(&self) -> bool {
         self.0.as_ref().is_some_and(|directory| directory.try_lock().is_ok())
     }
@@ -211,10 +211,10 @@ fn is_missing(error: &Error) -> bool {
     matches!(error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
 }
 
-/// Writes the catalog, and then deletes the files of the catalog that it replaces, and those that a killed call left.
+/// Writes the catalog, then deletes the files of the replaced catalog and the files that a killed call left.
 ///
-/// Another sealing may be writing files that no catalog names yet. If one runs, or nothing shows that none does, only old ones are
-/// deleted.
+/// Another sealing may be writing files that no catalog names yet. Unless the lock shows that no other sealing runs, only
+/// old files are deleted.
 ///
 /// # Errors
 /// The system's error, with the path.
@@ -225,10 +225,10 @@ pub fn publish(directory: &Path, catalog: &Catalog, presence: &Presence) -> Resu
     clean_up(directory, &former, catalog, presence)
 }
 
-/// Deletes what a catalog that was just written makes needless; `former` are the files of the one that it replaced.
+/// Deletes the files that the new catalog does not use; `former` are the files of the replaced catalog.
 fn clean_up(directory: &Path, former: &[KeysFile], catalog: &Catalog, presence: &Presence) -> Result<()> {
     let is_alone = presence.is_alone();
-    // Another one may have written its catalog since, and ended.
+    // Another sealing may have written its catalog and ended meanwhile.
     let kept = if is_alone { read_catalog(directory, &[])?.keys } else { catalog.keys.clone() };
     let is_named = |keys: &[KeysFile], name: &str| keys.iter().any(|file| file.path == format!("{KEYS}/{name}"));
     delete_if(&directory.join(KEYS), |entry| {
@@ -247,7 +247,7 @@ fn is_abandoned(entry: &Entry) -> Result<bool> {
     Ok(modified.and_then(|time| time.elapsed().ok()).is_some_and(|age| age > ABANDONED))
 }
 
-/// Deletes some of the files in a directory, which may be missing. Another call may delete them at the same time.
+/// Deletes some of the files in a directory. The directory may be missing. Another call may delete the files at the same time.
 fn delete_if(directory: &Path, is_over: impl Fn(&Entry) -> Result<bool>) -> Result<()> {
     let listed = match storage::list(directory) {
         Err(error) if is_missing(&error) => Vec::new(),
@@ -296,7 +296,7 @@ mod tests {
         std::fs::read_dir(directory.join(KEYS)).map_or(0, Iterator::count)
     }
 
-    /// Writes the files of a sealing, which is not published yet.
+    /// Writes the files of a sealing that is not published yet.
     fn sealing(directory: &Path, name: &str) -> (Presence, Catalog) {
         let mut rows = Rows::new(directory);
         rows.push(&[Row { key_hash: 1, part: 0, offset: 2, time: 3 }]).unwrap();

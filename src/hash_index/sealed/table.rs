@@ -193,12 +193,12 @@ pub(super) fn read_chunk<T: DataType>(descriptor: &ColumnDescPtr, bytes: Bytes, 
         .build()?;
     let bytes = Arc::new(bytes);
     let pages = || SerializedPageReader::new(Arc::clone(&bytes), &chunk, rows, None);
-    // The values, and those of a dictionary.
+    // The values of the pages and of a dictionary.
     check_pages(pages()?, 2 * rows as u64)?;
     read::<T>(descriptor, Box::new(pages()?), rows)
 }
 
-/// Checks that pages state at most this many values: the reader allocates memory for what they state.
+/// Checks that pages state at most this many values. The reader allocates memory for the stated number.
 fn check_pages(pages: impl Iterator<Item = Result<Page>>, most: u64) -> Result<()> {
     let mut values = 0;
     for page in pages {
@@ -285,10 +285,10 @@ impl Table {
     }
 }
 
-/// Parses a file by the Parquet library, which may panic at bytes that no writer makes.
+/// Parses a file with the Parquet library. The library may panic on bytes that no writer produces.
 ///
 /// # Errors
-/// `Corrupt` if the file is not what it should be.
+/// `Corrupt` if the file is invalid.
 pub(super) fn parsed<T>(path: &Path, parse: impl FnOnce() -> Result<T>) -> crate::error::Result<T> {
     let found = catch_unwind(AssertUnwindSafe(parse)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);

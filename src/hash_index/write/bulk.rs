@@ -35,8 +35,8 @@ use crate::hash_index::format::header::Header;
 use crate::hash_index::key_hash::java_hash::KeySource;
 use crate::io::WriteAt;
 
-/// Puts published together. With 32, as with one thread, two threads take two to eight times as long, because they wait for each
-/// other three times a chunk.
+/// Number of puts that are published together. With 32, as with one thread, two threads take two to eight times as long, because
+/// they wait for each other three times per chunk.
 pub(crate) const CHUNK: usize = 8192;
 /// More threads than any build can use: beyond it, they wait for each other.
 const MOST_THREADS: usize = 64;
@@ -46,8 +46,8 @@ const AHEAD: usize = 64;
 /// Bytes that a thread brings into memory at a time: a large page.
 const PAGE: u64 = 2 << 20;
 
-/// Puts the rows from `start` on until the file is full; returns how many were taken. If a thread cannot be started, those that
-/// could be share the work.
+/// Puts the rows from `start` on until the file is full, and returns the number of rows put. If a thread cannot be started, the
+/// started threads share the work.
 ///
 /// One caller at a time.
 pub(crate) fn put_bulk<W: WriteAt, K: KeySource + ?Sized>(
@@ -375,13 +375,13 @@ impl Barrier {
         Self { threads, arrived: AtomicUsize::new(0), round: AtomicUsize::new(0), given_up: AtomicBool::new(false) }
     }
 
-    /// Waits for all threads; the last one to come runs `last` before the others go on, unless the work has failed. False
-    /// when it has.
+    /// Waits for all threads. The last thread to arrive runs `last` before the others continue, unless the work has failed.
+    /// Returns false if it has.
     fn wait(&self, last: impl FnOnce()) -> bool {
         const LOOKS: u32 = 2000;
         let round = self.round.load(Ordering::Acquire);
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.threads {
-            // A thread notes its failure before it arrives. What failed must not be published.
+            // A thread records its failure before it arrives. Failed work must not be published.
             if !self.given_up.load(Ordering::Acquire) {
                 last();
             }

@@ -32,7 +32,7 @@ use crate::io::signals;
 const MOST_REQUESTS: usize = 16;
 /// How often a body that broke off is asked for again.
 const MOST_BODIES: u32 = 5;
-/// How often a directory is listed that is empty in its own listing, and not in the one above it.
+/// Listings of a directory that is empty in its own listing but present in the listing of its parent.
 const MOST_LISTS: u32 = 3;
 /// How long a listing is believed. Opening a store asks for the same directories several times.
 const LISTING_HOLDS: Duration = Duration::from_secs(10);
@@ -43,9 +43,9 @@ pub(super) struct Client {
     process: Generation,
     pub(super) runtime: Runtime,
     stores: Mutex<HashMap<String, Arc<dyn ObjectStore>>>,
-    /// What was listed when, and whether an object with the directory's own name was in it.
+    /// Each listing with its time, and whether it has an object with the directory's own name.
     listings: Mutex<HashMap<PathBuf, (Instant, Listing, bool)>>,
-    /// Listings that were begun, with the first of their directories: all are in one store.
+    /// Listings that were started, each with the first of its directories. The directories of a listing are in one store.
     coming: Mutex<Vec<(PathBuf, JoinHandle<()>)>>,
     requests: Arc<Semaphore>,
 }
@@ -118,13 +118,13 @@ impl Client {
         self.process.is_current()
     }
 
-    /// Waits for answers about a path, and looks for signals meanwhile.
+    /// Waits for responses about a path, and checks for signals meanwhile.
     pub(super) fn wait<F: Future<Output: Send> + Send>(&self, path: &Path, answer: F) -> Result<F::Output, Failure> {
         let interrupted = |error: io::Error| Failure::other(error.to_string());
         let mut answer = std::pin::pin!(answer);
         signals::ended().map_err(interrupted)?;
         loop {
-            // A handler runs outside of the runtime: it may call what waits, too.
+            // A handler runs outside the runtime, because it may make a call that waits.
             let part = async { tokio::time::timeout(signals::LOOK, answer.as_mut()).await };
             match file_system::waiting(path, || self.runtime.block_on(part)) {
                 Ok(answer) => return Ok(answer),
@@ -186,7 +186,7 @@ impl Client {
         Ok(self.keep_listed(directory, &prefix, &listed?.map_err(|e| Failure::of(&e, &options))?))
     }
 
-    /// Lists a directory of which nothing is listed, although the listing of the one above has it: one of the two is wrong, or the
+    /// Lists a directory again if its listing is empty although its parent lists it. One of the listings is wrong, or the
     /// last object was deleted between them.
     fn ask_again(&self, directory: &Path) -> io::Result<Listing> {
         let (store, key, options) = self.store(directory)?;
@@ -204,7 +204,7 @@ impl Client {
                 return Err(none().into());
             }
         }
-        let text = "expected objects, as the listing of the directory above has this one; its own listing is empty";
+        let text = "expected objects, because the parent directory lists this one; its own listing is empty";
         Err(Failure::other(text).into())
     }
 
@@ -362,7 +362,7 @@ impl Client {
             .map(|(_, listing, _)| Arc::clone(listing))
     }
 
-    /// Returns whether an object with its own name is what makes a directory.
+    /// Returns whether the directory exists because of an object with its own name.
     fn is_marked(&self, directory: &Path) -> bool {
         lock(&self.listings).get(directory).is_some_and(|(.., is_marked)| *is_marked)
     }
@@ -501,13 +501,13 @@ async fn get(
     }
     let is_other = match (etag, &found.e_tag, modified_ms, milliseconds(found)) {
         (Some(expected), Some(found), ..) => expected != found,
-        // A server may say an `ETag` in listings only, or in answers only.
+        // A server may send an `ETag` only in listings, or only in responses.
         (.., Some(expected), Some(found)) => !is_same_time(*expected, found),
-        // The file system of a caller may know no times.
+        // The caller's file system may have no times.
         _ if *is_own || (etag.is_none() && modified_ms.is_none()) => false,
         _ => {
             return Err(changed(
-                "an answer with neither its ETag nor its Last-Modified, by which a change would be seen",
+                "an answer with neither its ETag nor its Last-Modified, so that a change could not be detected",
             ));
         }
     };
@@ -526,7 +526,7 @@ async fn get(
     }
 }
 
-/// The time of an object; the crate has 1970 for one that says none.
+/// Returns the time of an object. If the server sends none, the crate has 1970.
 fn modified(object: &ObjectMeta) -> Option<SystemTime> {
     Some(SystemTime::from(object.last_modified)).filter(|time| *time != UNIX_EPOCH)
 }
@@ -535,7 +535,7 @@ fn milliseconds(object: &ObjectMeta) -> Option<u128> {
     modified(object)?.duration_since(UNIX_EPOCH).ok().map(|since| since.as_millis())
 }
 
-/// Returns whether two times are the same. In the head of an answer they are whole seconds, in a listing maybe not.
+/// Returns whether two times are the same. Times in response headers are whole seconds; times in listings may be finer.
 fn is_same_time(one: u128, other: u128) -> bool {
     one == other || (one / 1000 == other / 1000 && (one.is_multiple_of(1000) || other.is_multiple_of(1000)))
 }

@@ -43,9 +43,9 @@ impl Failure {
             E::PermissionDenied { .. } | E::Unauthenticated { .. } => io::ErrorKind::PermissionDenied,
             E::InvalidPath { .. } => io::ErrorKind::InvalidInput,
             E::AlreadyExists { .. } | E::Precondition { .. } => io::ErrorKind::AlreadyExists,
-            // Else a store that is not there would read as one that is empty.
+            // Otherwise a missing store would be read as an empty one.
             other if NO_BUCKET.iter().any(|code| other.to_string().contains(code)) => io::ErrorKind::Other,
-            // The crate has no kind for a list that is refused, and for a path that is not there.
+            // The crate has no error kind for a rejected listing or a missing path.
             other if other.to_string().contains("status code: 404") => io::ErrorKind::NotFound,
             other if other.to_string().contains("status code: 403") => io::ErrorKind::PermissionDenied,
             _ => io::ErrorKind::Other,
@@ -71,13 +71,13 @@ impl Failure {
     }
 }
 
-/// What servers say of a bucket, or a container, that is not there.
+/// Error codes of servers for a missing bucket or container.
 const NO_BUCKET: [&str; 2] = ["NoSuchBucket", "ContainerNotFound"];
-/// Answers with another address.
+/// Redirects.
 const REDIRECTS: [&str; 5] =
     ["status code: 301", "status code: 302", "status code: 303", "status code: 307", "status code: 308"];
 
-/// An error with its first cause, which is often the one that helps: "Connection refused".
+/// Returns an error with its first cause, which is often the helpful one: "Connection refused".
 fn with_cause(error: &object_store::Error) -> String {
     let text = error.to_string();
     let mut first: &dyn std::error::Error = error;
@@ -117,7 +117,7 @@ pub(super) fn late(most: Duration) -> Failure {
 /// A shorter value is no secret worth the name, and may be part of any word.
 const SHORTEST_SECRET: usize = 6;
 
-/// Removes values of options, and users and queries of URLs, from a text.
+/// Removes option values, and the users and queries of URLs, from a text.
 pub(super) fn hidden(text: &str, options: &Options) -> String {
     let mut text = text.to_owned();
     for (_, value) in options.iter().filter(|(name, value)| is_secret(name) && value.len() >= SHORTEST_SECRET) {

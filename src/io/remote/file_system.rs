@@ -52,14 +52,14 @@ pub trait FileSystem: fmt::Debug + Send + Sync + 'static {
     fn read(&self, path: &str, range: Range<u64>) -> io::Result<Bytes>;
 }
 
-/// Makes a call that waits for file systems of callers. If the thread holds a lock that their calls take, which come from other
-/// threads, it is released meanwhile.
+/// A function that runs a call which waits for a caller's file system. If the thread holds a lock that the file system needs in
+/// other threads, it is released during the call.
 pub type Wait = fn(&mut (dyn FnMut() + Send));
 
-/// The same for all file systems, as they run in one interpreter.
+/// The function for all file systems, because they run in one interpreter.
 static WAIT: OnceLock<Wait> = OnceLock::new();
 
-/// Makes a call that waits for answers about a path.
+/// Runs a call that waits for responses about a path.
 pub(super) fn waiting<T: Send>(path: &Path, call: impl FnOnce() -> T + Send) -> T {
     match WAIT.get() {
         Some(wait) if process_stores::is_file_system(path) => {

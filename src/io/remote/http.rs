@@ -1,4 +1,4 @@
-//! The HTTP clients of stores: as the `object_store` crate makes them, but for redirects and for the names in listings.
+//! HTTP clients of stores, as in the `object_store` crate except for redirects and for names in listings.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use quick_xml::events::Event;
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, NoProxy, Proxy};
 
-/// Redirects that are followed one after the other.
+/// Largest number of redirects that are followed in a row.
 const MOST_REDIRECTS: usize = 10;
 
-/// Makes the clients of a store.
+/// Creates the clients of a store.
 #[derive(Debug)]
 pub(super) struct Connector {
-    /// Whether redirects to the same server are followed. One to another server never is: it would get what is meant for the
-    /// first, and may be a server that only this machine reaches.
+    /// True if redirects to the same server are followed. Redirects to another server never are: it would receive data meant
+    /// for the first server, and only this machine may be able to reach it.
     pub(super) follows: bool,
 }
 
@@ -49,16 +49,16 @@ fn unusable(error: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::Generic { store: "HTTP client", source: Box::new(error) }
 }
 
-/// Sets a time of a client.
+/// Sets a timeout of a client.
 type Set = fn(reqwest::ClientBuilder, Duration) -> reqwest::ClientBuilder;
 
-/// Gives a client the options, as the crate does; it keeps its own way of doing so for itself.
+/// Applies the options to a client, as the crate does in a private function.
 fn builder(options: &ClientOptions) -> Result<reqwest::ClientBuilder> {
     let value = |key: Config| options.get_config_value(&key);
     let is_set = |key: Config| value(key).is_some_and(|text| text == "true");
     let time = |key: Config| value(key).map(|text| humantime::parse_duration(&text)).transpose().map_err(unusable);
     let agent = value(Config::UserAgent).unwrap_or_else(|| concat!("logdex/", env!("CARGO_PKG_VERSION")).to_owned());
-    // Bytes are read by their places, so no server may compress them.
+    // Bytes are read by offset, so the server must not compress them.
     let mut builder = reqwest::Client::builder().user_agent(agent).no_gzip().no_brotli().no_zstd().no_deflate();
     if let Some(headers) = options.get_default_headers() {
         builder = builder.default_headers(headers.clone());
@@ -107,7 +107,7 @@ fn builder(options: &ClientOptions) -> Result<reqwest::ClientBuilder> {
     Ok(builder.https_only(!is_set(Config::AllowHttp)))
 }
 
-/// A client that leaves objects out of listings whose names no path can have. The crate refuses a listing with one of them.
+/// A client that omits objects whose names are not valid paths from listings. The crate rejects a listing with such an object.
 #[derive(Debug)]
 struct Service(reqwest::Client);
 
@@ -124,17 +124,17 @@ impl HttpService for Service {
         let listing = body.bytes().await?;
         let listing = match with_paths_only(&listing) {
             Ok(Some(kept)) => Bytes::from(kept),
-            // The crate says what is wrong with it.
+            // The crate reports the error.
             Ok(None) | Err(_) => listing,
         };
         Ok(HttpResponse::from_parts(head, listing.into()))
     }
 }
 
-/// Returns a listing without the names that no path can have; `None`: it has none of them.
+/// Returns a listing without the names that are not valid paths; `None`: all names are valid.
 fn with_paths_only(listing: &[u8]) -> std::result::Result<Option<Vec<u8>>, quick_xml::Error> {
     let mut reader = Reader::from_reader(listing);
-    // Where the entry that is being read begins, and the name in it.
+    // The start of the current entry, and the name in it.
     let (mut begin, mut name, mut is_name) = (None, String::new(), false);
     let mut kept: Option<Vec<u8>> = None;
     let mut copied = 0;

@@ -38,7 +38,7 @@ pub(super) fn connect(url: &str, options: &Options) -> Result<Arc<dyn ObjectStor
         retry_timeout: deadline,
     };
     let failure = |e: object_store::Error| Failure::of(&e, options);
-    // A signature of S3 is for one address.
+    // An S3 signature is valid for one address.
     let follows = !url.starts_with("s3");
     /// Gives a builder the options, by the names of the crate.
     macro_rules! configured {
@@ -86,11 +86,11 @@ pub(super) fn connect(url: &str, options: &Options) -> Result<Arc<dyn ObjectStor
     })
 }
 
-/// Options of ours for HTTP servers: in a URL they would be in messages, results and plans.
+/// logdex's own options for HTTP servers. In a URL they would appear in messages, results and plans.
 const USERNAME: &str = "username";
 const PASSWORD: &str = "password";
 
-/// Returns the head that says who asks, if the options say it.
+/// Returns the `Authorization` header if the options have a user name or a password.
 fn authorization(options: &Options) -> Result<Option<HeaderMap>, Failure> {
     let value = |wanted: &str| options.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
     let (user, password) = match (value(USERNAME), value(PASSWORD)) {

@@ -8,7 +8,7 @@
 //! - `object`: what a store says about files
 //! - `client`: the runtime of the process, and its requests
 //! - `failure`: why requests fail, and how long they may take
-//! - `machines`: the stores of other machines, `http`: their HTTP clients; `no_machines`: a build without them
+//! - `machines`: stores on other machines; `http`: their HTTP clients; `no_machines`: a build without them
 //! - `blocks`: what was read, and what is read ahead
 //! - `file`: an open file
 //! - [`memory`]: files that are bytes in memory

@@ -47,7 +47,7 @@ pub(super) fn is_own(root: &str) -> bool {
     [MEMORY, FILE_SYSTEM].iter().any(|scheme| root.strip_prefix(scheme).is_some_and(|rest| rest.starts_with("://")))
 }
 
-/// Returns whether a path is in the file system of a caller.
+/// Returns whether a path is in a caller's file system.
 pub(super) fn is_file_system(path: &Path) -> bool {
     path.to_str().and_then(|text| text.strip_prefix(FILE_SYSTEM)).is_some_and(|rest| rest.starts_with("://"))
 }

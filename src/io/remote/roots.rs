@@ -1,8 +1,8 @@
 //! The stores that paths begin with, such as `s3://bucket`, and the options that lead to them.
 //!
 //! A path is text, and its options are kept here, for the whole process: credentials must not be in paths, which are in
-//! messages, results and the plans of Spark. Each set of options has a root of its own, with a mark that says nothing about
-//! them: `s3+1f00ba5e://bucket`. Another process has other marks, so what crosses to it carries the options.
+//! messages, results and the plans of Spark. Each set of options has its own root with a random mark: `s3+1f00ba5e://bucket`.
+//! Another process has other marks, so pickled objects carry the options.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -26,7 +26,7 @@ pub(super) fn has_directories(path: &Path) -> bool {
     path.to_str().is_some_and(|text| text.starts_with("hdfs:") || text.starts_with("hdfs+"))
 }
 
-/// Returns whether only objects have names in the store of a path, so that no directory is empty.
+/// Returns whether the store of a path has only objects, so that no directory can be empty.
 pub(super) fn has_objects_only(path: &Path) -> bool {
     path.to_str().is_some_and(|text| text.starts_with("s3") || text.starts_with("gs"))
 }
@@ -37,11 +37,10 @@ type Roots = LazyLock<ArcSwap<HashMap<String, Arc<Options>>>>;
 /// The options of each root that has a mark.
 static ROOTS: Roots = LazyLock::new(ArcSwap::default);
 
-/// Returns the path that a URL means, with exactly these options; `None`: without options, or with those of the mark that a path
-/// from here has.
+/// Returns the path of a URL with exactly these options. `None`: the options of the mark if the path has one, else no options.
 ///
 /// # Errors
-/// `InvalidArgument` for a scheme that is not read, a URL without host or bucket, and one with a user name and a password.
+/// `InvalidArgument` for an unsupported scheme, a URL without a host or bucket, and a URL with a user name or a password.
 pub fn locate(url: &str, options: Option<&Options>) -> Result<PathBuf> {
     let refused = |what: &str| Error::InvalidArgument(format!("{}: {what}", without_secrets(url)));
     let (scheme, rest) = url.split_once(':').ok_or_else(|| refused("expected a URL"))?;
@@ -103,7 +102,7 @@ pub fn locate(url: &str, options: Option<&Options>) -> Result<PathBuf> {
     Ok(PathBuf::from(root + &key))
 }
 
-/// Returns whether there is a user name or a password before a host or bucket. Azure's `container@account` is none.
+/// Returns whether a user name or a password precedes the host or bucket. Azure's `container@account` has neither.
 fn has_user(scheme: &str, authority: &str) -> bool {
     let port = authority.rsplit(']').next().and_then(|host| host.split_once(':')).map(|(_, port)| port);
     let is_port = port.is_none_or(|port| port.bytes().all(|digit| digit.is_ascii_digit()));
@@ -134,7 +133,7 @@ fn root_of(scheme: &str, authority: &str, mut options: Options) -> String {
     };
     ROOTS.rcu(|known| {
         let mut known = HashMap::clone(known);
-        // Another thread may have been faster.
+        // Another thread may have added it meanwhile.
         if of_options(&known).is_none() {
             known.insert(new.clone(), Arc::clone(&options));
         }
@@ -143,10 +142,10 @@ fn root_of(scheme: &str, authority: &str, mut options: Options) -> String {
     of_options(&ROOTS.load()).unwrap_or(new)
 }
 
-/// Letters of a mark.
+/// Number of letters in a mark.
 const MARK: usize = 8;
 
-/// Returns a mark that no other process has, as far as chance goes: a path that comes from one without its options is refused.
+/// Returns a random mark that other processes are very unlikely to have. A path of another process without options is refused.
 pub fn new_mark() -> String {
     let random = RandomState::new().hash_one(std::process::id());
     format!("{:08x}", random & u64::from(u32::MAX))
@@ -173,10 +172,10 @@ pub fn url(path: &Path) -> Option<String> {
     resolve(path).map(|(_, url, _, key)| if key.is_empty() { url } else { format!("{url}/{key}") })
 }
 
-/// A URL for a message: what is before `@` or no port may be a password, and what is after `?` a signature.
+/// Returns a URL for a message. Text before `@`, or a port that is not a number, may be a password; text after `?` a signature.
 pub fn without_secrets(url: &str) -> String {
     let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
-    // A path type may have removed a slash.
+    // Python's or Rust's path type may have removed a slash.
     let whole = format!("{scheme}://{}", rest.trim_start_matches('/'));
     let masked = without_users(&whole);
     let authority = masked.split("://").nth(1).and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or_default();

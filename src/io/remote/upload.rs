@@ -139,7 +139,7 @@ async fn send_parts(
 /// Deletes an object, or all objects below a directory. What is not there is deleted already.
 ///
 /// # Errors
-/// `InvalidInput` for the root of a store, which would lose all its objects; errors of the store, with the path.
+/// `InvalidInput` for the root of a store, because all its objects would be deleted; errors of the store, with the path.
 pub fn delete(path: &Path) -> Result<()> {
     written(path, |client| {
         let (store, key, options) = client.store(path)?;

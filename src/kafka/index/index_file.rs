@@ -5,7 +5,7 @@
 //! valid ones. [`Check::Verify`] uses the longest prefix that can be valid; the valid entries are always a prefix.
 //!
 //! The entries are copied to memory when the file is opened, because the broker may truncate the file at any time. They are read
-//! with `pread` and written with `pwrite`, so that a file that shrinks, or a full disk, is an error and not a signal.
+//! with `pread` and written with `pwrite`, so that a file that shrinks or a full disk is an error and not a signal.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -58,7 +58,7 @@ pub struct IndexFile {
     pub(crate) len: u64,
     entry_size: u64,
     writer: Option<File>,
-    /// The process that opened it: a forked child has the same file, but not the entries that the parent adds.
+    /// The process that opened the file. A forked child has the same file, but not the entries that the parent adds.
     process: Generation,
 }
 

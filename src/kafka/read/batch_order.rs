@@ -21,7 +21,7 @@ impl BatchOrder {
         self.last
     }
 
-    /// Return whether a batch does not end above the largest offset of the segment.
+    /// Returns whether a batch ends at or below the largest offset of the segment.
     pub(crate) fn is_in_range(self, header: &Header) -> bool {
         header.last_offset <= self.highest()
     }

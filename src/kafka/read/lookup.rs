@@ -216,11 +216,11 @@ impl Segment {
         self.end_of_batches(false)
     }
 
-    /// Return the offset after the last batch that can be reached from the start; it is that of [`Self::next_offset`] unless the
-    /// log cannot be walked to its end.
+    /// Returns the offset after the last batch that can be reached from the start. It equals [`Self::next_offset`] unless the log
+    /// cannot be read to its end.
     ///
     /// # Errors
-    /// The system's error.
+    /// An I/O error.
     pub fn readable_end(&self) -> Result<i64> {
         self.end_of_batches(true)
     }

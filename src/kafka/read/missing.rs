@@ -38,16 +38,16 @@ pub struct MissingSegment {
     pub next: usize,
     /// Its first offset.
     pub begin_offset: i64,
-    /// The offset after its last one; `i64::MAX`: not known.
+    /// The offset after its last one; `i64::MAX`: unknown.
     pub end_offset: i64,
-    /// What is reported.
+    /// The finding to report.
     pub finding: Finding,
 }
 
 /// What is missing in a range of offsets of a log.
 #[derive(Clone, Debug, Default)]
 pub struct Missing {
-    /// The missing segments, in their order.
+    /// The missing segments, in ascending order.
     pub segments: Vec<MissingSegment>,
     /// The number of gaps that compaction left.
     pub compacted: u64,

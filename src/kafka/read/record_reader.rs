@@ -57,20 +57,20 @@ struct Current {
     beyond: Option<u64>,
     /// What was wrong with the last bytes that could not be decoded.
     undecodable: Option<Flaw>,
-    /// The offset after the last batch that was read or is not wanted.
+    /// The offset after the last batch that was read or skipped.
     next: i64,
-    /// That offset before this last batch.
+    /// The value of `next` before this last batch.
     next_before: i64,
     /// Damage after which no valid batch was found yet.
     damaged: Option<Damaged>,
 }
 
-/// Damage inside of a range.
+/// Damage in a range.
 #[derive(Clone, Copy, Debug)]
 struct Damaged {
-    /// The first offset that it hides.
+    /// The first offset that the damage hides.
     begin_offset: i64,
-    /// Where it begins in the log.
+    /// Byte offset in the log where the damage starts.
     position: u64,
 }
 
@@ -93,15 +93,15 @@ impl Current {
         }
     }
 
-    /// Note damage at a byte offset, unless no valid batch was found since other damage.
+    /// Records damage at a byte offset, unless no valid batch was found since earlier damage.
     fn note_damage(&mut self, position: u64) {
         self.damaged.get_or_insert(Damaged { begin_offset: self.next, position });
     }
 
-    /// Note a batch that is not where its offsets say: damage changed them, or those of the batch before.
+    /// Records a batch whose offsets do not fit its position: damage changed them, or those of the previous batch.
     fn note_misplaced(&mut self, header: &Header) -> Option<UnreadOffsets> {
         let first = lowest_offset(header);
-        // The last batch may have claimed too much, or a batch of too high offsets was left out.
+        // The last batch may have stated too many offsets, or a batch with too high offsets was skipped.
         let begin_offset = [self.next, self.next_before].into_iter().find(|offset| *offset <= first);
         let Some(begin_offset) = begin_offset.filter(|_| self.order.is_in_range(header)) else {
             self.note_damage(header.position);
@@ -112,14 +112,14 @@ impl Current {
         self.unread(begin_offset, first, u64::from(header.size))
     }
 
-    /// Note a valid batch, which ends damage before it. Return the offsets that the damage hides.
+    /// Records a valid batch, which ends earlier damage. Returns the offsets that the damage hides.
     fn note_valid(&mut self, header: &Header) -> Option<UnreadOffsets> {
         let damaged = self.damaged.take_if(|damaged| damaged.position < header.position)?;
         let end = lowest_offset(header).min(self.range.end_offset);
         self.unread(damaged.begin_offset, end, header.position - damaged.position)
     }
 
-    /// Note that a batch was read or is not wanted.
+    /// Records that a batch was read or skipped.
     fn pass(&mut self, header: &Header) {
         let end = header.last_offset.saturating_add(1);
         if end > self.next {
@@ -127,7 +127,7 @@ impl Current {
         }
     }
 
-    /// Return the offsets that damage at the end of the range hides. The reader left it at this byte offset.
+    /// Returns the offsets that damage at the end of the range hides. `position` is the byte offset at which the reader stopped.
     fn end(&mut self, position: u64) -> Option<UnreadOffsets> {
         let damaged = self.damaged.take()?;
         let bytes = position.saturating_sub(damaged.position);
@@ -308,7 +308,7 @@ impl RecordRows {
         Ok(())
     }
 
-    /// Leave the range at a byte offset, and note the offsets that damage at its end hides.
+    /// Leaves the range at a byte offset, and records the offsets that damage at its end hides.
     fn leave(&mut self, position: u64) {
         if let Some(mut current) = self.current.take() {
             self.unread.extend(current.end(position));

@@ -20,7 +20,7 @@ pub enum OnError {
     Stop,
 }
 
-/// Offsets of one partition that a reader could not read, because of damage.
+/// Offsets of a partition that a reader could not read because of damage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadOffsets {
     /// Topic of the rows.
@@ -29,9 +29,9 @@ pub struct UnreadOffsets {
     pub partition: Option<i32>,
     /// First offset.
     pub begin_offset: i64,
-    /// The offset after the last one; `i64::MAX`: not known.
+    /// The offset after the last one; `i64::MAX`: unknown.
     pub end_offset: i64,
-    /// Bytes of the log that were passed over.
+    /// Bytes of the log that were skipped.
     pub bytes: u64,
 }
 
@@ -69,7 +69,7 @@ pub(crate) trait SegmentRows: fmt::Debug + Send {
     /// The findings that left out rows: not the unfinished end of a log that a broker may still write.
     fn damage(&self) -> &[Finding];
 
-    /// The offsets that damage hides. Segments that are missing are findings only.
+    /// The offsets that damage hides. Missing segments are only in the findings.
     fn unread(&self) -> &[UnreadOffsets];
 
     /// Byte offset in the current segment, after the last whole batch.
@@ -130,7 +130,7 @@ impl SegmentReader {
         self.rows.damage()
     }
 
-    /// The offsets that damage hides. Segments that are missing are findings only.
+    /// The offsets that damage hides. Missing segments are only in the findings.
     pub fn unread(&self) -> &[UnreadOffsets] {
         self.rows.unread()
     }

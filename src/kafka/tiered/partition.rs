@@ -85,7 +85,7 @@ impl Partition {
         for (_, segment) in others {
             let base_offset = segment.base_offset;
             let is_in = chosen.iter().any(|(end, segment)| (segment.base_offset..*end).contains(&base_offset));
-            // After the end of the log is what a leader wrote that lost an election.
+            // Records after the end of the log come from a leader that lost an election.
             if !is_in && end.is_none_or(|end| base_offset < end) && !local.holds(base_offset)? {
                 lost.push(Lost { base_offset, found: segment.of_other_epochs() });
             }
@@ -186,8 +186,8 @@ impl LocalLog {
         last.map(next_offset).transpose()
     }
 
-    /// Find the offsets between the segment that begins before an offset and the next one: where the first one ends, and where the
-    /// other one begins. `None`: there are not two, or the end of the first one is damaged, which its reader says.
+    /// Finds the gap between the segment that starts before an offset and the next one: the end of the first and the start of the
+    /// second. `None`: one of them is missing, or the end of the first one is damaged, which its reader reports.
     fn gap(&self, offset: i64) -> Result<Option<(i64, i64)>> {
         let before = self.logs.range(..offset).next_back().and_then(|(_, number)| self.entries.get(*number));
         let (Some(before), Some((next, _))) = (before, self.logs.range(offset..).next()) else { return Ok(None) };
@@ -198,7 +198,7 @@ impl LocalLog {
         }
     }
 
-    /// Return whether a segment has an offset, or begins there. All after the begin of the last one counts as its own.
+    /// Returns whether a segment holds an offset or starts there. The last segment holds all offsets after its start.
     fn holds(&self, offset: i64) -> Result<bool> {
         let Some(first) = self.logs.keys().next() else { return Ok(false) };
         Ok(*first <= offset
@@ -286,11 +286,11 @@ fn packed(
     Ok(Ok(RemoteSegment { base_offset, range, files: Files::Packed(packed) }))
 }
 
-/// The offset after the last one that a segment has of the log, and the segment.
+/// A segment, with the offset after the last one that it holds of the log.
 type Chosen = (i64, Arc<RemoteSegment>);
 
-/// Choose the segments in remote storage that are not on the broker's disk, of those of the log with the offsets after their last
-/// ones. Return them, and where the log ends if it is on both sides.
+/// Chooses the segments in remote storage that are not on the broker's disk, from segments with their end offsets. Returns them,
+/// and the end of the log if it is on both sides.
 fn choose(
     mut of_log: Vec<(i64, RemoteSegment)>,
     local: &mut LocalLog,

@@ -74,7 +74,7 @@ impl RemoteSegment {
         }
     }
 
-    /// Describe a segment that is not of the log.
+    /// Describes a segment that does not belong to the log.
     pub(super) fn of_other_epochs(&self) -> String {
         let name = self.log().map(|log| log.path.display().to_string()).unwrap_or_default();
         let epochs = self.range.epochs.iter().map(|(epoch, begin)| format!("{epoch} from {begin}"));

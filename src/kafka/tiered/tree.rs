@@ -47,7 +47,7 @@ pub fn mount(location: &Location, keys: &[(String, String)]) -> Result<PathBuf> 
     for (name, path) in [(LOCAL, location.local.as_ref()), (REMOTE, Some(&location.remote))] {
         let Some(path) = path else { continue };
         let text = path.to_str().ok_or_else(|| Error::InvalidArgument(format!("{}: no UTF-8", path.display())))?;
-        // A mark means something in this process only.
+        // A mark is valid in this process only.
         options.push((name.to_owned(), unmarked(text).into_owned()));
         options.extend(roots::options(path).into_iter().map(|(key, value)| (format!("{name}{STORAGE}{key}"), value)));
     }
@@ -60,7 +60,7 @@ pub fn mount(location: &Location, keys: &[(String, String)]) -> Result<PathBuf> 
     mounts::mount(name, &options, |root| TieredDirectory::open(root, location, options.clone()))
 }
 
-/// Make a log directory again that another process made, and return its path here: its options are those of its path there.
+/// Mounts a log directory of another process in this one, and returns its path. The path of the other process has the options.
 ///
 /// # Errors
 /// As [`mount`].

@@ -20,7 +20,7 @@ pub(super) struct PyProducerState {
 }
 
 impl PyProducerState {
-    /// To be called without the interpreter lock: another thread may hold the lock of the state while it reads a segment.
+    /// Must be called without the interpreter lock: another thread may hold the state's lock while it reads a segment.
     pub(super) fn with<T>(&self, use_state: impl FnOnce(&mut ProducerState) -> T) -> T {
         use_state(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }

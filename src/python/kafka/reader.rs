@@ -146,7 +146,7 @@ impl PySegmentReader {
     }
 
     /// The offsets that damage hides: topic, partition, first offset, the offset after the last one, and bytes of the log. The end
-    /// of the log may be unknown: it is then 2^63 - 1. Missing segments are findings only.
+    /// of the log may be unknown: it is then 2^63 - 1. Missing segments are only in the findings.
     #[getter]
     fn unread(&self, py: Python<'_>) -> PyResult<Vec<PyUnread>> {
         let of = |each: UnreadOffsets| (each.topic, each.partition, each.begin_offset, each.end_offset, each.bytes);

@@ -84,7 +84,7 @@ fn read_records(
     Ok(if warn { PySegmentReader::new(reader) } else { PySegmentReader::silent(reader) })
 }
 
-/// Each missing segment with the number of the one after it, its offsets and its finding; and a count.
+/// Each missing segment with the number of the next segment, its offsets and its finding; and a count.
 type PyMissing<'py> = (Vec<(usize, (i64, i64), Bound<'py, PyAny>)>, u64);
 
 /// Find the segments that are missing from a log.
@@ -98,8 +98,8 @@ type PyMissing<'py> = (Vec<(usize, (i64, i64), Bound<'py, PyAny>)>, u64);
 ///     compacted: Whether the partition is known to be compacted; otherwise gaps inside its segments show it.
 ///
 /// Returns:
-///     (number of the segment after it, (first offset, the offset after the last one), finding) each; and the number of gaps that
-///     compaction left. An end that is not known is 2^63 - 1.
+///     (number of the next segment, (first offset, the offset after the last one), finding) each; and the number of gaps that
+///     compaction left. An unknown end is 2^63 - 1.
 #[pyfunction]
 #[pyo3(signature = (directory, segments, unread, begin, end, *, compacted))]
 fn missing_segments(

@@ -42,7 +42,7 @@ struct PyLogSealing {
 }
 
 impl PyLogSealing {
-    /// Calls without the interpreter lock: another thread may hold the lock of the sealing while it reads a file.
+    /// Calls `call` without the interpreter lock: another thread may hold the sealing's lock while it reads a file.
     fn with<T: Send>(
         &self,
         py: Python<'_>,

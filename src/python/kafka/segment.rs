@@ -524,7 +524,7 @@ impl PyLogSegment {
         Ok(py.detach(|| segment.next_offset())?)
     }
 
-    /// Return the offset after the last batch that can be reached: `next_offset`, unless the log cannot be read to its end.
+    /// Return the offset after the last batch that can be reached: `next_offset` unless the log cannot be read to its end.
     fn readable_end(&self, py: Python<'_>) -> PyResult<i64> {
         let segment = self.inner()?;
         Ok(py.detach(|| segment.readable_end())?)

@@ -132,13 +132,13 @@ impl<I: PyIndex> Handle<I> {
         })
     }
 
-    /// Calls `read` with the open index and no interpreter lock: another thread may hold the lock of the index while it waits for
-    /// the disk.
+    /// Calls `read` with the open index, without the interpreter lock: another thread may hold the index's lock while it waits
+    /// for the disk.
     fn with_open<T: Send>(&self, py: Python<'_>, read: impl FnOnce(&Open<I>) -> Result<T> + Send) -> PyResult<T> {
         Ok(py.detach(|| read(self.guard()?.as_ref().ok_or_else(|| self.is_closed())?))?)
     }
 
-    /// Calls `read`, which takes less time than releasing the interpreter lock, with the open index.
+    /// Calls `read` with the open index. `read` takes less time than releasing the interpreter lock.
     pub(super) fn with<T: Send>(&self, py: Python<'_>, read: impl FnOnce(&I) -> T + Send) -> PyResult<T> {
         match self.open.try_read() {
             Ok(open) => Ok(read(&open.as_ref().ok_or_else(|| self.is_closed())?.index)),
@@ -146,13 +146,13 @@ impl<I: PyIndex> Handle<I> {
         }
     }
 
-    /// Calls `write` with the open index and no interpreter lock.
+    /// Calls `write` with the open index, without the interpreter lock.
     pub(super) fn with_mut<T: Send>(
         &self,
         py: Python<'_>,
         write: impl FnOnce(&mut I) -> Result<T> + Send,
     ) -> PyResult<T> {
-        // An error becomes an exception, which needs the interpreter lock, after the lock of the index is released.
+        // Converting the error to an exception needs the interpreter lock, so release the index's lock first.
         Ok(py.detach(|| {
             if self.write {
                 self.process.check_writer(&self.path)?;
@@ -162,7 +162,7 @@ impl<I: PyIndex> Handle<I> {
         })?)
     }
 
-    /// Takes the lock for reading. In a forked child a thread of the parent may have it for ever.
+    /// Takes the lock for reading. In a forked child it may stay locked forever by a thread of the parent.
     fn guard(&self) -> Result<RwLockReadGuard<'_, Option<Open<I>>>> {
         if self.process.is_current() {
             return Ok(self.open.read().unwrap_or_else(PoisonError::into_inner));
@@ -195,7 +195,7 @@ impl<I: PyIndex> Handle<I> {
             let open = if self.process.is_current() {
                 self.open.write().unwrap_or_else(PoisonError::into_inner).take()
             } else {
-                // What a thread of the parent uses stays open until the process ends.
+                // A file that a thread of the parent uses stays open until the process ends.
                 self.open.try_write().ok().and_then(|mut open| open.take())
             };
             drop(open);

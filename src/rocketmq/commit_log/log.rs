@@ -58,19 +58,19 @@ pub(super) struct Behind {
     pub(super) cut_off: Vec<u64>,
 }
 
-/// The end of a log that was found before, and the files that show that nothing was added since.
+/// A known end of a log, and the files that show that nothing was added since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownEnd {
     /// Offset of the last message.
     pub last_message: u64,
     /// Offset after it.
     pub end: u64,
-    /// The last file that holds messages, and those after it, each with its `ETag`.
+    /// The last file with messages and the files after it, each with its `ETag`.
     pub files: Vec<OffsetFile>,
 }
 
 impl KnownEnd {
-    /// Start of the last file that holds messages.
+    /// Start of the last file with messages.
     pub(super) fn last_written(&self) -> u64 {
         self.files.first().map_or(0, |file| file.start)
     }
@@ -226,10 +226,10 @@ impl CommitLog {
         Ok(offset_files::file_size(&self.files()?))
     }
 
-    /// Returns the ranges of the log that no file holds although one should, in ascending order.
+    /// Returns the ranges of the log whose files are missing, in ascending order.
     ///
     /// Missing files before the first file are expired, and missing files behind the last written one were never needed,
-    /// unless [`Self::lead_to`] was called with an offset behind the last file. A file that was set aside under another name is
+    /// unless [`Self::lead_to`] was called with an offset after the last file. A file that was set aside under another name is
     /// missing in any place.
     ///
     /// # Errors
@@ -362,7 +362,7 @@ impl CommitLog {
         })
     }
 
-    /// Lets [`Self::max_offset`] answer without a read as long as the log ends with the files that were seen then.
+    /// Sets the end that [`Self::max_offset`] returns without a read as long as the log ends with the same files.
     pub fn know_end(&self, end: KnownEnd) {
         self.tail.with(|tail| *tail = Some((end.last_written(), end.last_message)));
         self.known_end.with(|known| *known = Some(end));
@@ -376,7 +376,7 @@ impl CommitLog {
         Ok(self.known_end(&self.listing()?).is_some())
     }
 
-    /// The end that is known, if the log still ends with the same files.
+    /// Returns the known end if the log still ends with the same files.
     pub(super) fn known_end(&self, files: &[OffsetFile]) -> Option<KnownEnd> {
         self.known_end.with(|known| known.clone()).filter(|known| files.ends_with(&known.files))
     }
@@ -410,7 +410,7 @@ impl CommitLog {
             _ = done.send(());
         };
         self.ending.with(|ending| *ending = Some(Ending(Generation::current(), ended)));
-        // Without a thread nobody answers, which is as if it had not found the end.
+        // If no thread can be started, the end counts as not found.
         drop(thread::Builder::new().name("logdex-end".to_owned()).spawn(look));
     }
 
@@ -418,13 +418,13 @@ impl CommitLog {
         match self.ending.with(Option::take) {
             Some(Ending(process, ended)) if process.is_current() => {
                 while ended.recv_timeout(signals::LOOK) == Err(mpsc::RecvTimeoutError::Timeout) {
-                    // What reads the end itself then fails, too.
+                    // The read of the end then fails as well.
                     if signals::look().is_err() {
                         break;
                     }
                 }
             }
-            // The thread of a parent is not here.
+            // A forked child does not have the parent's thread.
             other => std::mem::forget(other),
         }
     }

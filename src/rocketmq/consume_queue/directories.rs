@@ -175,10 +175,10 @@ fn queues_in(folder: &Path, topics: Option<&[String]>) -> Result<Vec<QueueDirect
     Ok(queues)
 }
 
-/// Lists the queues in the directory of a topic, in no order.
+/// Lists the queues in the directory of a topic, unordered.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub(super) fn queues_of(topic: &str, directory: &Path) -> Result<Vec<QueueDirectory>> {
     let named = |(name, directory): (String, PathBuf)| {
         let queue_id = name.parse::<i32>().ok().filter(|id| *id >= 0 && id.to_string() == name)?;
@@ -187,10 +187,10 @@ pub(super) fn queues_of(topic: &str, directory: &Path) -> Result<Vec<QueueDirect
     Ok(directories(directory)?.into_iter().filter_map(named).collect())
 }
 
-/// Lists the topics in some folders that have a queue that holds something, sorted.
+/// Lists the topics in some folders with a queue that is not empty, sorted.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub fn list_topics(folders: &[PathBuf]) -> Result<Vec<String>> {
     let mut topics = Vec::new();
     for folder in folders {
@@ -223,7 +223,7 @@ pub fn list_queues(folder: &Path, topics: Option<&[String]>) -> Result<Vec<(Stri
     Ok(found)
 }
 
-/// Lists the names and paths of the directories in a folder; none if it is missing.
+/// Lists the names and paths of the directories in a folder; empty if the folder is missing.
 pub(super) fn directories(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
     let entries = match storage::list(folder) {
         Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

@@ -236,7 +236,7 @@ impl Send {
         };
         let [properties, reconsume_times, _, most_times, batch] = rest;
         let (topic, queues) = table.topics.get_key_value(topic)?;
-        // A number that does not parse is answered with its name.
+        // If a number does not parse, the response names its field.
         let (queue_id, sys_flag): (i32, i32) = (queue.parse().ok()?, sys_flag.parse().ok()?);
         let (_, _): (i32, i32) = (queues_of_new.parse().ok()?, most_times.unwrap_or("0").parse().ok()?);
         let (flag, reconsume_times) = (flag_text.parse().ok()?, reconsume_times.unwrap_or("0").parse().ok()?);

@@ -145,7 +145,7 @@ def test_follow_prints_what_comes(tmp_path: Path) -> None:
 
 @contextmanager
 def _following(path: Path) -> Iterator[tuple[Callable[[], Any], Callable[[], str]]]:
-    """Run `cat --follow`; return functions that wait for the next row, and for the next line on standard error."""
+    """Run `cat --follow`; return functions that wait for the next row and for the next line on standard error."""
     words = [sys.executable, "-m", "logdex", "cat", str(path), "--tail", "1", "--follow", "--json"]
     pipe = subprocess.PIPE
     with subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True) as process:
@@ -169,7 +169,7 @@ def test_follow_of_a_partition_says_that_it_was_truncated_or_deleted(tmp_path: P
         with path.open("ab") as file:
             file.write(batch([Row(4)]))
         assert row()["offset"] == 4
-        # The new segment is there before the old one is gone, as with a broker.
+        # As with a broker, the new segment exists before the old one is deleted.
         write_segment(place, 20, batch([Row(20)]))
         path.unlink()
         assert line() == "logdex: orders-0 begins at offset 20 now: from 5 on it was deleted unread\n"

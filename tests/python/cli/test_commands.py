@@ -145,7 +145,7 @@ def test_export_writes_parquet(
     nowhere = logdex_command("export", root, tmp_path / "nowhere" / "x.parquet")
     assert (nowhere.code, nowhere.err) == (2, f"logdex: {tmp_path}/nowhere/x.parquet: No such file or directory\n")
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["empty.parquet", "out.parquet"]
-    # What an export that was killed may have left is no file of this one.
+    # Another program's file with a similar name is not touched, even if a killed export left it.
     (tmp_path / "other.parquet.part").write_bytes(b"theirs")
     assert logdex_command("export", root, tmp_path / "other.parquet").code == 0
     assert (tmp_path / "other.parquet.part").read_bytes() == b"theirs"

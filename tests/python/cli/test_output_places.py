@@ -1,4 +1,4 @@
-"""No command writes into a directory whose every entry a broker reads."""
+"""No command writes into a directory in which a broker reads every entry."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PLACES = ("store/commitlog", "store/consumequeue/T/0", "store/index", "linked",
 
 @pytest.fixture
 def places(tmp_path: Path) -> Path:
-    """A store and a log directory of a broker, a link to the log, and log files alone."""
+    """A store and a log directory of a broker, a link to the log, and log files without a store."""
     with StoreWriter.open(
         tmp_path / "store", file_size=65_536, hash_slots=10, max_entries=20, services=False
     ) as writer:
@@ -73,7 +73,7 @@ def test_the_interfaces_write_nothing_there(places: Path) -> None:
 
 
 def test_a_place_of_its_own_is_allowed(places: Path, logdex_command: Callable[..., Any]) -> None:
-    """The index and the queues of a stopped broker, and the missing index files of a partition, are written in their places."""
+    """The index and queues of a stopped broker and the missing index files of a partition are written into their directories."""
     store = places / "store"
     for path in (store / "index").iterdir():
         path.unlink()

@@ -212,7 +212,7 @@ def test_a_dry_run_says_all_that_recover_then_does(
     again = logdex_command("recover", root, *sizes)
     assert (again.code, again.err) == (0, "")
     assert again.out.startswith(f"{root}: nothing to do")
-    # Units from before the checkpoint are not dispatched again; `verify` names them.
+    # Units before the checkpoint are not dispatched again; `verify` reports them.
     assert logdex_command("verify", root).code == 0 or lose is lose_queue_files
 
 
@@ -237,7 +237,7 @@ def test_recover_ends_with_whether_a_broker_starts(
         left = ran.out.splitlines()[start + 1 :]
         assert all(any(f"move away or restore {path}" in line for line in left) for path in strays)
         assert len(left) == len(strays)
-    # A later release passes over a directory.
+    # A later release ignores a directory.
     (last,) = logdex_command("recover", root, "--json", "--compat", "5.5.0").rows[-1:]
     assert (last["broker_starts"], {each["path"] for each in last["left_to_do"]}) == (False, {*map(str, strays[:2])})
     for path in strays[:2]:

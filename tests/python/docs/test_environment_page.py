@@ -16,7 +16,7 @@ PAGE = (HOME / "docs" / "reference" / "environment.md").read_text(encoding="utf-
 _LINE = re.compile(r"environ\b|env::var|configured!\(")
 _NAME = re.compile(r'"([A-Z][A-Z0-9]+_?[A-Z0-9_]*)"')
 _NOT_READ = {"PYTHONHOME"}
-"""It is kept from a child process."""
+"""Variables that the code only removes from the environment of a child process."""
 
 
 def _read_in(folder: str, suffix: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""A put that was cut between its slot and its count (vectors made by the real 4.9.3 classes); a put that gets no threads."""
+"""A put interrupted between its slot and its count (vectors of the real 4.9.3 classes); a put that can start no threads."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_no_damage_to_an_index_changes_an_answer(folder: Path, suffix: str) -> N
 
 
 def test_a_reader_that_skips_knows_the_offsets_that_damage_hides(folder: Path) -> None:
-    """For each flipped bit: an offset without its record is in `unread`, or behind an unfinished end."""
+    """For each flipped bit, an offset without its record is in `unread` or after an unfinished end."""
     path = folder / f"{NAME}.log"
     content = path.read_bytes()
     with Log.open(folder) as log:
@@ -114,12 +114,12 @@ def test_a_reader_that_skips_knows_the_offsets_that_damage_hides(folder: Path) -
         lost = {offset for offset, row in rows.items() if found.get(offset) != row}
         tried += 1
         if not stream.damage:
-            # A record that is lost without damage is behind a batch that looks unfinished.
+            # A record that is lost without damage follows a batch that appears unfinished.
             assert not unread
             continue
         hidden += len(lost)
         assert all(any(begin <= offset < end for begin, end in unread) for offset in lost), (at, lost, unread)
-        # What is there is not claimed to be hidden, but for a batch of which some records could be read.
+        # Records that were read are not reported as hidden, except in a batch of which only some could be read.
         assert not any(begin <= offset < end for begin, end in unread for offset in found if offset in rows), (
             at,
             unread,

@@ -80,7 +80,7 @@ def test_a_slot_that_is_not_there(tmp_path: Path, kind: type[OffsetIndex | TimeI
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and a limit of the address space")
 def test_entries_are_copied_without_a_map(tmp_path: Path) -> None:
-    """A map of a file that the broker truncates kills the process; here a map would not fit in memory."""
+    """A map of a file that the broker truncates would kill the process. In this test a map would not fit in memory."""
     path = tmp_path / f"{0:020}.index"
     path.write_bytes(struct.pack(">ii", 5, 100))
     os.truncate(path, 2_147_483_640)

@@ -204,7 +204,7 @@ def test_find_is_not_complete(
         assert "incomplete" in repr(result)
         assert [each.kind for each in result.findings] == [loss.kind]
         assert [each.offset for each in result] == [each.offset for each in whole if each.offset not in loss.lost]
-        # With an index only the batch that it leads to is read, and of that one offset.
+        # With an index, only the batch at its entry is read, and only one offset of it.
         begin, end = (10, 11) if index is not None and loss.kind == "batch-crc" else (loss.lost[0], loss.lost[-1] + 1)
         assert result.unscanned == result.unreadable == ((0, begin, end),)
     with pytest.warns(DamageWarning, match=loss.found):
@@ -350,7 +350,7 @@ def test_a_replica_with_no_log_is_one_that_lost_it(partition: Path) -> None:
 
 
 def _cut_length(place: Path) -> None:
-    """Give the second batch of the last segment an impossible size."""
+    """Set the size of the second batch of the last segment to an impossible value."""
     path = place / f"{30:020d}.log"
     content = bytearray(path.read_bytes())
     at = len(_batch(30))
@@ -375,7 +375,7 @@ def test_a_search_passes_a_log_whose_end_cannot_be_found(partition: Path, tmp_pa
     with pytest.warns(DamageWarning):
         (step, other) = explain(partition.parent, "orders", "key-3", index=tmp_path / "keys").steps
     assert step.log_end_offset == 35
-    # The index leads to offset 38 and covers the others before 40.
+    # The index has an entry for offset 38 and covers the other offsets before 40.
     assert step.unscanned == ((0, 38, 39), (0, 40, 2**63 - 1))
     assert "offsets from 40 on not searched" in str(step)
     assert other.offsets == (3,)
@@ -396,7 +396,7 @@ def test_cat_reads_the_topics_after_damage(partition: Path, capsys: pytest.Captu
     assert "(--skip-damaged, the default" in err
     assert main([*words, "--no-skip-damaged"]) == 2
     out, err = capsys.readouterr()
-    # The last rows are printed when all of them are read.
+    # The last rows are printed after all of them are read.
     assert [json.loads(line)["offset"] for line in out.splitlines()] == ([] if tail else ALL[:10])
     left = (
         sum(path.stat().st_size for path in partition.parent.glob("*/*.log"))
@@ -407,7 +407,7 @@ def test_cat_reads_the_topics_after_damage(partition: Path, capsys: pytest.Captu
 
 
 def test_a_consumer_of_the_arrow_stream_raises_an_error_with_the_place(partition: Path) -> None:
-    """As docs/kafka.md says: only the own iterator can raise CorruptFileError."""
+    """As documented in docs/kafka.md, only the package's own iterator can raise CorruptFileError."""
     _damaged(partition)
     with pytest.raises(pa.ArrowInvalid, match=f"{MIDDLE} at byte 0: expected crc"):
         pa.table(Log.open(partition).records())

@@ -325,7 +325,7 @@ class TestLosses:
 
     @pytest.mark.parametrize("case", golden_tiered.CASES)
     def test_a_hole_on_the_disk_is_filled(self, copied: Callable[[str], Path], case: str) -> None:
-        # The disk has all segments again, as before they were moved, but one or two of the middle.
+        # The disk has all segments again, as before the move, except one or two in the middle.
         folder = copied(case)
         partition = folder / "before" / "packed-0"
         logs = [partition / f"{path.name[:20]}.log" for path in _objects(folder, "packed")]

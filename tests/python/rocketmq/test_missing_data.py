@@ -322,7 +322,7 @@ def test_a_first_file_that_was_set_aside_is_missing_and_not_expired(name: str, s
         assert [cause.kind for cause in opened.explain(row["topic"], row["uniqKey"]).causes].count("missing-file") > 0
         with pytest.warns(DamageWarning):
             assert opened.message(row["physicalOffset"]) is None
-        # A read of later messages does not touch it.
+        # A read of later messages does not need the missing file.
         assert opened.commit_log.gaps(begin=late["storeTimestamp"], clock_slack_ms=0) == []
         assert opened.messages(begin=late["storeTimestamp"]).read_all().num_rows > 0
         with pytest.warns(DamageWarning, match="begins at 0"):

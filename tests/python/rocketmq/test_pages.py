@@ -121,7 +121,7 @@ def test_a_frame_inside_of_a_body_is_no_first_message(store: Callable[[str], Pat
 
 
 def test_pages_of_a_quiet_topic_read_all_queues_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other queues show how far the queues are reliable. A store may have 100,000 of them."""
+    """Other queues determine up to which offset the queues are reliable. A store may have 100,000 of them."""
 
     def put(first: int) -> None:
         options: dict[str, Any] = {"file_size": 32 << 20, "max_message_size": 2 << 20, "services": False}

@@ -264,7 +264,7 @@ def test_an_entry_through_a_map_is_seen_without_a_new_time(written: Path) -> Non
 
 
 def grow(root: Path, first: int, count: int) -> None:
-    """Write messages as a broker does: through maps of files that keep their lengths, which need not change their times."""
+    """Write messages as a broker does: through maps, which keep the lengths of files and may not change their times."""
     before = {path: path.stat() for path in root.rglob("*") if path.is_file()}
     put(root, first, count)
     for path, status in before.items():
@@ -273,7 +273,7 @@ def grow(root: Path, first: int, count: int) -> None:
 
 
 def opened(root: Path, how: str) -> MessageStore:
-    """Open a store by its path, or in a file system that gives files no `ETag`."""
+    """Open a store by its path, or in a file system without `ETag`s."""
     if how == "path":
         return MessageStore.open(root)
     return MessageStore.open(str(root), filesystem=LocalFileSystem())
@@ -293,7 +293,7 @@ def test_new_entries_in_files_that_look_the_same_are_found(written: Path, how: s
 
 @pytest.mark.parametrize("how", ["path", "filesystem"])
 def test_a_log_that_looks_the_same_is_read_to_its_end(written: Path, tmp_path: Path, how: str) -> None:
-    """The index may be behind the log, so that only the end of the log shows the new messages."""
+    """The index may lag behind the log, so that only the end of the log has the new messages."""
     shutil.copytree(written / "index", tmp_path / "index")
     grow(written, 500, 5)
     shutil.rmtree(written / "index")
@@ -310,7 +310,7 @@ def test_a_log_that_looks_the_same_is_read_to_its_end(written: Path, tmp_path: P
 
 @pytest.mark.parametrize("how", ["path", "filesystem"])
 def test_after_a_crash_the_end_of_the_log_is_looked_for_anew(written: Path, how: str) -> None:
-    """A broker that crashed may have lost a page in the middle of its log. The messages after it are still there."""
+    """A broker that crashed may have lost a page in the middle of its log. The messages after it still exist."""
     with MessageStore.open(written) as store:
         damaged = store.find("orders", "n300")[0].phy_offset
     path = max((written / "commitlog").iterdir())
@@ -393,7 +393,7 @@ def test_a_damaged_sealed_index_changes_no_answer(written: Path, caplog: pytest.
 def test_a_hostile_catalog_with_a_right_checksum_is_not_used(
     store: Callable[[str], Path], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The library that reads Parquet panics at some of these bytes: lengths in the first column."""
+    """The Parquet library panics on some of these bytes: lengths in the first column."""
     root = store("basic")
     topic, key = keys_of(root)[0]
     seal(root)
@@ -416,7 +416,7 @@ def test_a_hostile_catalog_with_a_right_checksum_is_not_used(
 
 
 def forbidding(error: OSError) -> Any:
-    """Return a file system whose policy answers each question about a sealed index with an error."""
+    """Return a file system that answers each request for a sealed index with an error."""
 
     class Forbidding(fsspec.implementations.local.LocalFileSystem):  # type: ignore[misc]
         cachable = False

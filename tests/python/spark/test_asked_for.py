@@ -1,4 +1,4 @@
-"""What the options of the formats ask for: times, queue ids and topics, by the rules of the calls in Python."""
+"""Times, queue ids and topics in the options of the formats: the rules are those of the calls in Python."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NEAR = "no topic 'Order' here; near spellings: Orders"
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Return a store, and a Kafka log directory beside it."""
+    """Return a store and a Kafka log directory next to it."""
     with StoreWriter.open(tmp_path / "store", hash_slots=9, max_entries=99, services=False, file_size=65_536) as writer:
         writer.put_message("Orders", b"x", keys="k", store_timestamp=1_795_260_652_000)
     write_segment(tmp_path / "logs" / "orders-0", 0, batch([Row(0)]))

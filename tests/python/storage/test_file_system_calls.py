@@ -1,7 +1,7 @@
-"""Every public call through a file system of Python, while other threads run: none waits with the interpreter lock held.
+"""Every public call through a Python file system while other threads run: no call waits with the interpreter lock held.
 
-A read waits for a call of the file system in another thread, which needs the interpreter lock. A call that keeps the lock would
-wait for ever. Each call gets a file system of its own, so that nothing is in a cache.
+A read waits for a file system call in another thread, which needs the interpreter lock. A call that keeps the lock would
+wait forever. Each call gets its own file system, so that nothing is cached.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SLOTS, ENTRIES = 5_000_000, 20_000_000
-"""The geometry of a broker's index files by default."""
+"""Default geometry of a broker's index files."""
 
 PROGRAM = """
     import faulthandler, sys, tempfile, threading, time
@@ -35,7 +35,7 @@ PROGRAM = """
     from logdex.rocketmq import CommitLog, ConsumeQueue, IndexFile, IndexService, MessageStore
 
     faulthandler.dump_traceback_later(100, exit=True)
-    # Else a thread that needs the interpreter lock gets it after 5 ms.
+    # Otherwise a thread that needs the interpreter lock gets it after 5 ms.
     sys.setswitchinterval(1e-5)
     root, logs, key, queue_id, phy_offset = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5])
     topic = key.split("#")[0]
@@ -142,7 +142,7 @@ PROGRAM = """
         "TimeIndex.resize": (80,),
         "TimeIndex.truncate_to": (5,),
     }
-    # These open, by a path or bytes.
+    # These open a handle by a path or bytes.
     NEVER = {"open", "open_to_recover", "create", "from_bytes"}
 
     def use(value):
@@ -204,7 +204,7 @@ PROGRAM = """
 
 
 def give_default_size(path: Path) -> None:
-    """Give an index file the default geometry; most of it are holes."""
+    """Extend an index file to the default geometry, mostly with holes."""
     with IndexFile.open(path) as file:
         header, rows = file.header, pa.table(file.entries()).to_pylist()
     heads: dict[int, int] = {}

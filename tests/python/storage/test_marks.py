@@ -99,7 +99,7 @@ def checksum(options: dict[str, str]) -> int:
 
 
 def forged(options: dict[str, str], begin: str) -> str:
-    """Return another secret of the same checksum: letters that differ in one bit, chosen by elimination."""
+    """Return another secret with the same checksum: letters that differ in one bit, chosen by elimination."""
 
     def of(chosen: int) -> str:
         return begin + "".join("ac"[chosen >> place & 1] for place in range(40))

@@ -1,4 +1,4 @@
-"""Stores whose answers do not agree, that send clients elsewhere, or that do not answer: nothing is wrong without a word."""
+"""Stores with contradictory answers, redirects or no answers: every wrong result raises an error."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def offsets(store: MessageStore) -> list[int]:
 
 
 class TestReplaced:
-    """An object that is replaced by another one of its length, in the middle of a read."""
+    """An object that is replaced during a read by another one of the same length."""
 
     @pytest.mark.parametrize("kind", ["s3", "dav"])
     @pytest.mark.parametrize("etag_in_lists", [False, True])
@@ -84,7 +84,7 @@ class TestReplaced:
 
 
 class TestRedirects:
-    """A redirect is followed within a server of HTTP only."""
+    """A redirect is followed only within an HTTP server."""
 
     @pytest.mark.parametrize(("kind", "command"), [("s3", "GET"), ("dav", "GET"), ("dav", "PROPFIND")])
     def test_no_other_server_is_asked(self, odd: odd_server.OddServer, kind: str, command: str) -> None:
@@ -118,7 +118,7 @@ class TestRedirects:
 
 
 class TestListings:
-    """Listings that are not whole, or that the client could not take."""
+    """Listings that are incomplete or that the client could not parse."""
 
     def test_a_directory_that_is_empty_once_is_asked_again(
         self, odd: odd_server.OddServer, store: Callable[[str], Path]
@@ -161,7 +161,7 @@ class TestListings:
 
 
 class TestNothingThere:
-    """What is said of a store that is not there."""
+    """Errors for a missing store."""
 
     def test_a_missing_bucket_is_no_missing_prefix(self, server: object_store.ObjectStore) -> None:
         with pytest.raises(FileNotFoundError, match=r"no RocketMQ store|no such"):
@@ -179,7 +179,7 @@ class TestNothingThere:
 
 
 class TestPasswords:
-    """An HTTP server that asks who it is."""
+    """An HTTP server that requires a user name and a password."""
 
     def test_user_and_password_are_options(self, odd: odd_server.OddServer, store: Callable[[str], Path]) -> None:
         expected = f"Basic {base64.b64encode(b'bob:PW/@:').decode()}"
@@ -195,7 +195,7 @@ class TestPasswords:
 
 
 class TestSignals:
-    """Ctrl-C ends what waits for a store."""
+    """Ctrl-C ends each wait for a store."""
 
     @pytest.mark.parametrize("waits_for", ["a list", "a path", "an object"])
     def test_a_wait_ends(self, odd: odd_server.OddServer, waits_for: str) -> None:

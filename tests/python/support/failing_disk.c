@@ -37,7 +37,7 @@ static int fails(const char *call, int fd, long *left) {
     return strstr(path, part) != NULL;
 }
 
-/* Waits if the call has to, and returns whether it fails. */
+/* Waits if the call must wait, and returns whether it fails. */
 static int fails_or_waits(const char *call, int fd, long *left) {
     char waits[PATH_MAX];
     int failing = fails(call, fd, left);

@@ -1,4 +1,4 @@
-"""A small server of S3 and WebDAV in this process whose answers a test may change.
+"""Small S3 and WebDAV server in this process. A test may change its answers.
 
 Objects are in `objects`, by bucket and key, or by path. `hook` sees each request first and may answer it.
 """
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 
 class Answers(BaseHTTPRequestHandler):
-    """Answers one connection."""
+    """Handler of one connection."""
 
     server: OddServer
     protocol_version = "HTTP/1.1"
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
     def answer(self, code: int, body: bytes = b"", **headers: str) -> bool:
-        """Send a whole answer."""
+        """Send a complete answer."""
         self.send_response_only(code)
         for name, value in headers.items():
             self.send_header(name.replace("_", "-"), value)
@@ -48,7 +48,7 @@ class Answers(BaseHTTPRequestHandler):
         return urllib.parse.unquote(url.path)[1:], dict(urllib.parse.parse_qsl(url.query, keep_blank_values=True))
 
     def do_GET(self) -> None:
-        """Answer a look-up or a list of S3."""
+        """Answer an S3 lookup or listing."""
         path, query = self.path_and_query
         self.server.seen.append(self)
         if self.server.hook(self):
@@ -100,7 +100,7 @@ class Answers(BaseHTTPRequestHandler):
         )
 
     def do_PROPFIND(self) -> None:
-        """Answer a list of WebDAV."""
+        """Answer a WebDAV listing."""
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
         path = self.path_and_query[0].strip("/")
         self.server.seen.append(self)
@@ -135,7 +135,7 @@ def _etag(content: bytes) -> str:
 
 
 class OddServer(ThreadingHTTPServer):
-    """A running server."""
+    """Running server."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -154,7 +154,7 @@ class OddServer(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}"
 
     def options(self, **others: str) -> dict[str, str]:
-        """Return the storage options by which it is S3."""
+        """Return the storage options to use it as S3."""
         own = {
             "aws_endpoint": self.url,
             "aws_region": "x",
@@ -172,7 +172,7 @@ class OddServer(ThreadingHTTPServer):
 
 @contextlib.contextmanager
 def serve() -> Iterator[OddServer]:
-    """Run a server; it ends with the block."""
+    """Run a server until the block ends."""
     with OddServer() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()

@@ -1,4 +1,4 @@
-"""The command that a page shows prints what the page shows."""
+"""The command on a page prints the rows of the page."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def command_of(site: Site, path: str) -> list[str] | None:
-    """Return the words of the command that a page shows, without the name of the program."""
+    """Return the words of the command on a page, without the name of the program."""
     found = re.search(r'id="as-command".*?<code>(.*?)</code>', site.ask(path).text, re.DOTALL)
     if found is None:
         return None
@@ -41,7 +41,7 @@ def printed(words: list[str], capsys: pytest.CaptureFixture[str]) -> list[dict[s
 
 
 def rows_of(site: Site, path: str) -> list[dict[str, Any]]:
-    """Return the rows that a page shows."""
+    """Return the rows of a page."""
     page, mark, query = path.partition("?")
     rows: list[dict[str, Any]] = site.json(f"{page}.json{mark}{query}")
     return rows
@@ -49,7 +49,7 @@ def rows_of(site: Site, path: str) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def odd_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A store of two topics with one key, one of them with a name that begins with a dash."""
+    """A store of two topics with one key. The name of one topic starts with a dash."""
     root = tmp_path_factory.mktemp("odd") / "store"
     with StoreWriter.open(root) as writer:
         for number in range(40):

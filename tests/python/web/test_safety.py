@@ -69,7 +69,7 @@ def test_the_token_moves_from_the_address_into_a_cookie(store_site: Site) -> Non
 
 @pytest.mark.parametrize("path", ["//evil.example/", "///evil.example", "/%2Fevil.example/", "/%5Cevil.example", "//"])
 def test_the_token_in_an_address_leads_to_no_other_host(store_site: Site, path: str) -> None:
-    """A browser takes two slashes, or a slash and a backslash, for the start of the name of a host."""
+    """A browser parses two slashes, or a slash and a backslash, as the start of a host name."""
     answer = store_site.ask(f"{path}?token={TOKEN}", cookie=False)
     assert answer.status == 303
     assert re.match(r"/(?![/\\])", answer.headers["location"])

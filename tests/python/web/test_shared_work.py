@@ -1,4 +1,4 @@
-"""Pages share long work, do not wait for it, and end it when nobody waits."""
+"""Pages share long work, do not wait for it, and end it when no client waits."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class OnePage:
 
 
 def ask(page: Callable[[Query], View], leave: threading.Event | None) -> list[dict[str, Any]]:
-    """Ask for a page; the client leaves when an event is set. Return what was sent."""
+    """Request a page; the client disconnects when an event is set. Return the sent messages."""
     sent: list[dict[str, Any]] = []
 
     async def receive() -> dict[str, Any]:
@@ -149,7 +149,7 @@ def test_work_for_nobody_ends_at_its_next_step(monkeypatch: pytest.MonkeyPatch, 
 
 @pytest.fixture
 def pages(tmp_path: Path) -> StorePages:
-    """Return the pages of a store of a broker."""
+    """Return the pages of a broker's store."""
     root = golden.unpack("basic", tmp_path)
     return StorePages(MessageStore.open(root), Place(str(root)))
 
@@ -171,7 +171,7 @@ def test_a_page_does_not_wait_until_all_queues_are_counted(
     assert view.template == "counting.html"
     assert view.rows is None
     may_end.set()
-    # Rows as JSON or CSV come whole.
+    # JSON and CSV have all rows.
     assert page(Query({}, is_page=False)).rows is not None
     pages.close()
 
@@ -190,7 +190,7 @@ def test_the_pages_of_a_store_open_no_queue_to_count_its_messages(
 
 def test_messages_after_damage_are_mentioned_on_the_first_page(tmp_path: Path) -> None:
     root = golden.unpack_damaged("crc-last-clean", tmp_path)
-    # Without it the end is looked for from the last index entry on.
+    # Without `abort`, the search for the end starts at the last index entry.
     (root / "abort").touch()
     with MessageStore.open(root) as store:
         end = store.commit_log.max_offset

@@ -30,7 +30,7 @@ from logdex.rocketmq.layout import StoreLayout
 from logdex.rocketmq.read import read_ahead
 from logdex.rocketmq.write.options import StoreOptions
 from logdex.rocketmq.write.parts import StoreParts
-from logdex.rocketmq.write.recovery import RecoveryReport, holds_log, what_stops_a_broker
+from logdex.rocketmq.write.recovery import RecoveryReport, find_start_blockers, holds_log
 
 if TYPE_CHECKING:
     import argparse
@@ -73,7 +73,7 @@ and leaves the store as after a clean stop. Unlike a broker it deletes no index 
 be built again from the log, and it refuses to truncate if valid messages follow a corrupt
 region (--truncate does it). The broker must be stopped. `logdex verify` checks without changing
 anything; `logdex copy` keeps the messages after a corrupt region. Damage of the log before the
-part that a broker walks is reported, and stays. The last lines say whether a broker starts with
+part that a broker walks is reported, and stays. The last lines show whether a broker starts with
 the store, and what is left to do by hand.
 
   logdex recover /data/store --dry-run
@@ -113,7 +113,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     parser = command(subparsers, "recover", SUMMARIES["build"]["recover"], _RECOVER, recover)
     parser.add_argument("store", metavar="STORE", help="the store; its broker must be stopped")
     parser.add_argument("--truncate", action="store_true", help="truncate at damage, even if valid messages follow")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be done; change nothing")
+    parser.add_argument("--dry-run", action="store_true", help="print the steps without changing anything")
     parser.add_argument("--verify", action="store_true", help="check the whole store afterwards, as `logdex verify`")
     size = "mappedFileSizeCommitLog, if the only file of the log is truncated"
     parser.add_argument("--file-size", type=int32, metavar="N", help=size)
@@ -170,7 +170,7 @@ def copy(arguments: argparse.Namespace) -> int:
 
 
 def recover(arguments: argparse.Namespace) -> int:
-    """Repair the store and print what was done; 1 if something is left to repair, or messages were lost."""
+    """Repair the store and print the changes; return 1 if something is left to repair or messages were lost."""
     root = local_path(arguments.store)
     if not holds_log(root):
         raise FileNotFoundError(errno.ENOENT, "no store with a log in commitlog", arguments.store)
@@ -190,13 +190,13 @@ def recover(arguments: argparse.Namespace) -> int:
         return 1
     earlier = _earlier_damage(root, report.begin)
     report = RecoveryReport([*earlier, *report.findings], report.checked, left=[*earlier, *report.left])
-    stops = what_stops_a_broker(StoreLayout(root, str(root / "commitlog")), report, arguments.compat)
-    code = _say_recovered(arguments, report, stops, was_open=was_open)
+    stops = find_start_blockers(StoreLayout(root, str(root / "commitlog")), report, arguments.compat)
+    code = _print_recovered(arguments, report, stops, was_open=was_open)
     if arguments.verify:
         with MessageStore.open(root) as store, Progress("verify") as progress:
             code = max(code, say_report(store.verify(progress), json=arguments.json))
     if not arguments.json:
-        _say_whether_it_starts(arguments, stops)
+        _print_broker_start(arguments, stops)
     return code
 
 
@@ -209,10 +209,10 @@ def _earlier_damage(root: Path, begin: int) -> list[Finding]:
         return reader.report.findings
 
 
-def _say_recovered(
+def _print_recovered(
     arguments: argparse.Namespace, report: RecoveryReport, stops: list[Finding], *, was_open: bool
 ) -> int:
-    """Print findings and changes; 1 if the store is not whole afterwards, or lost messages."""
+    """Print findings and changes; return 1 if the store is incomplete afterwards or lost messages."""
     is_whole = not report.left and not report.checked["messages_cut_off"] and not stops
     changes = {name: count for name, count in report.checked.items() if count and name not in _NO_CHANGE}
     if arguments.json:
@@ -245,8 +245,8 @@ def _say_recovered(
     return 0 if is_whole else 1
 
 
-def _say_whether_it_starts(arguments: argparse.Namespace, stops: list[Finding]) -> None:
-    """Print whether a broker starts with the store, and what is left to do by hand."""
+def _print_broker_start(arguments: argparse.Namespace, stops: list[Finding]) -> None:
+    """Print whether a broker starts with the store, and the steps that are left to do by hand."""
     broker = f"a {arguments.compat} broker"
     if not stops:
         say(f"{broker} {'would start then' if arguments.dry_run else 'starts with this store'}")

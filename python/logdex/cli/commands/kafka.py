@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _ANY_TOPIC = "*"
-"""Stands for every topic of a RocketMQ store; no topic of Kafka has this name."""
+"""Argument for every topic of a RocketMQ store. No Kafka topic can have this name."""
 
 _KAFKA = """\
 Commands for Kafka only. `logdex info`, `cat`, `export` and `verify` take Kafka paths, too: a

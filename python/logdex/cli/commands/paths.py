@@ -219,7 +219,7 @@ def groups(arguments: argparse.Namespace) -> int:
 
 def cat(arguments: argparse.Namespace) -> int:
     """Print the rows; 1 if no row passes the filters."""
-    with _open(arguments) as source, _saying_where(source, arguments):
+    with _open(arguments) as source, _reporting_unread(source, arguments):
         if arguments.tail is not None or arguments.follow:
             printed = _cat_logs(source, arguments)
         else:
@@ -338,7 +338,7 @@ _FORMATS: dict[str, _Format] = {".parquet": _parquet, ".json": _json, ".jsonl": 
 def _write(write: _Format, sink: BinaryIO, arguments: argparse.Namespace) -> int:
     """Write the rows. The progress is the position in the log, or the bytes of batches without `phy_offset`."""
     rows = 0
-    with _open(arguments) as source, _saying_where(source, arguments), Progress("export") as progress:
+    with _open(arguments) as source, _reporting_unread(source, arguments), Progress("export") as progress:
         stream = source.rows(arguments, body=not arguments.no_body)
         log = getattr(source.opened, "commit_log", None)
         begin, total = (None, None) if log is None else (log.min_offset, log.max_offset - log.min_offset)
@@ -369,8 +369,8 @@ def _open(arguments: argparse.Namespace) -> Source:
 
 
 @contextlib.contextmanager
-def _saying_where(source: Source, arguments: argparse.Namespace) -> Iterator[None]:
-    """Print on standard error how much is unread if damage ends a read; the error itself is printed later."""
+def _reporting_unread(source: Source, arguments: argparse.Namespace) -> Iterator[None]:
+    """Print on standard error how much is unread if damage ends a read. The caller prints the error later."""
     try:
         yield
     except CorruptFileError as error:
@@ -380,7 +380,7 @@ def _saying_where(source: Source, arguments: argparse.Namespace) -> Iterator[Non
 
 
 def _say_passed_over(stream: BatchStream | SegmentReader) -> None:
-    """Print on standard error the unfinished end of a Kafka log, and what damage hides; the damage itself is logged."""
+    """Print on standard error the unfinished end of a Kafka log and the offsets that damage hides. The damage is logged."""
     stream.close()
     if isinstance(stream, SegmentReader):
         damage = stream.damage

@@ -140,7 +140,7 @@ async def _serve(server: Server, arguments: argparse.Namespace) -> None:
 
 
 def _raise_open_files() -> None:
-    """Let the process open as many files as it may, within reason: each connection takes one. A JVM does the same."""
+    """Raise the limit of open files within reason: each connection needs one. A JVM does the same."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
     if soft != resource.RLIM_INFINITY and soft < most:

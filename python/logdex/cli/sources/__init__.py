@@ -56,8 +56,8 @@ class Description:
 class LogRead:
     """One log that can be read from any place: a commit log, or a partition.
 
-    `name` is for messages. `bounds` returns its first offset now and the one after its last, `read` reads the rows between two
-    offsets, and `starts` returns where to begin in order to get a number of the last rows: offsets before an end, each farther
+    `name` is for messages. `bounds` returns its first offset now and the one after its last. `read` reads the rows between two
+    offsets. `starts` returns offsets from which to read a number of the last rows before an end, each farther
     from it.
     """
 

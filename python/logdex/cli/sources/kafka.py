@@ -189,7 +189,7 @@ def _bounds(log: Log | LogSegment, offset: int | None) -> tuple[int, int]:
 
 
 def _read_end(log: Log | LogSegment, end: int) -> int | None:
-    """Return the end of a read; None if the log cannot be walked to its end, so that the read reaches the damage there."""
+    """Return the end of a read; None if the log cannot be read to its end, so that the read reaches the damage."""
     try:
         _ = log.next_offset() if isinstance(log, LogSegment) else log.log_end_offset
     except CorruptFileError:

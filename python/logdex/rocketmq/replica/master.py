@@ -51,14 +51,14 @@ class MasterState:
     role: str
     """ASYNC_MASTER, SYNC_MASTER or SLAVE."""
     store_options: dict[str, Any]
-    """The sizes of its queue and index files, its delay levels and `multi_dispatch`, as `StoreOptions` names them."""
+    """Sizes of its queue and index files, its delay levels and `multi_dispatch`, with the names of `StoreOptions`."""
 
 
 class Master:
     """A broker that is asked over the remoting protocol. Any thread may ask; each call is a connection."""
 
     def __init__(self, address: str, is_stopped: Callable[[], bool] = lambda: False) -> None:
-        """Take the address `host:port` or `[ipv6]:port`. Questions end with `StoppedError` when `is_stopped` returns True.
+        """Set the address `host:port` or `[ipv6]:port`. Requests end with `StoppedError` when `is_stopped` returns True.
 
         Raises:
             ValueError: It is no such address.
@@ -151,7 +151,7 @@ class _Connection:
     def ask(self, code: int, ext: dict[str, str] | None = None, *, may_refuse: bool = False) -> RemotingCommand:
         """Return the answer to a request; raise OSError if there is none in time, or a refusal."""
         self._asked += 1
-        # A master that sends a byte now and then has no more time.
+        # A master that sends single bytes gets no more time.
         until = time.monotonic() + ANSWER_S
         self._wire.send(RemotingCommand.request(code, self._asked, ext or {}), until)
         try:

@@ -68,11 +68,11 @@ def replicate(
 
     Raises:
         CorruptFileError: The broker's log does not continue the copy; `path` is the broker's address, and `offset` the place in
-            the log. Or the broker says numbers that no broker has, or the copy is damaged.
+            the log. Or the broker sends impossible numbers, or the copy is damaged.
         LockedError: A running broker or another writer holds the directory.
         FileExistsError: The directory is neither a store nor empty.
         ValueError: No address, or the files of the copy have another size than the broker's.
-        OSError: The broker cannot be reached, or an I/O error. With `once`: nothing of its log came for 60 s.
+        OSError: The broker cannot be reached, or an I/O error. With `once`: no log data arrived for 60 s.
 
     Example:
         >>> from logdex import rocketmq
@@ -98,7 +98,7 @@ class Replication:
         self._is_complete = False
         self._ended = threading.Event()
         self._grown = 0.0
-        """When messages came last, by the clock that never steps."""
+        """Time of the last received messages, on the monotonic clock."""
 
     def _is_over(self) -> bool:
         return self._stop.is_set() or self._ended.is_set()
@@ -115,7 +115,7 @@ class Replication:
     def run(self) -> Report:
         """Copy until the end or `stop`, and return the report; see `replicate`."""
         try:
-            # In this order every offset in the tables is in the log before its end.
+            # In this order, every offset in the tables is before the end of the log.
             tables, state = self._master.tables(), self._master.state()
         except StoppedError:
             return Report([], {"log_bytes": 0, "messages": 0})

@@ -111,7 +111,7 @@ class StoreCopy:
         self._parts.write_checkpoint()
 
     def last_message(self) -> tuple[int, bytes] | None:
-        """Return the last message as it is stored, with its offset; None without messages. It reads the last file.
+        """Return the stored bytes of the last message and its offset; None if there are no messages. It reads the last file.
 
         Raises:
             CorruptFileError: Its checksum is wrong: the copy is damaged.

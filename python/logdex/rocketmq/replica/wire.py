@@ -1,4 +1,4 @@
-"""A TCP connection to a master. Every wait has an end, and a stop ends it at once."""
+"""TCP connection to a master. Every wait has a timeout, and a stop ends it at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _LOOK_S = 0.2
-"""How often a wait looks whether it is stopped."""
+"""Interval at which a wait checks whether it is stopped."""
 
 
 class StoppedError(Exception):
@@ -25,7 +25,7 @@ class Wire:
     """A connection. Its errors name the address."""
 
     def __init__(self, host: str, port: int, seconds: float, is_stopped: Callable[[], bool]) -> None:
-        """Connect within some seconds to each address of the host, until one answers.
+        """Connect to the addresses of the host in turn, with a timeout for each.
 
         Raises:
             OSError: None of them can be reached.
@@ -63,7 +63,7 @@ class Wire:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, data: bytes, until: float) -> None:
-        """Send all of the bytes, until a time of the clock that never steps.
+        """Send all of the bytes until a time on the monotonic clock.
 
         Raises:
             OSError: The connection is broken, or the time is over.
@@ -78,7 +78,7 @@ class Wire:
                 raise self._error(error.errno) from None
 
     def receive_into(self, buffer: memoryview, until: float) -> int:
-        """Return how many bytes came, 0 at the end of the connection; wait for them until a time of the clock that never steps.
+        """Return how many bytes were received, 0 at the end of the connection. Wait until a time on the monotonic clock.
 
         Raises:
             TimeoutError: The time is over.
@@ -94,7 +94,7 @@ class Wire:
                 raise self._error(error.errno) from None
 
     def pause(self, seconds: float) -> None:
-        """Wait some seconds, or until the connection is broken.
+        """Wait some seconds or until the connection is broken.
 
         Raises:
             StoppedError: `is_stopped` returned True.

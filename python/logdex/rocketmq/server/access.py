@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ACCESS_KEY = "AccessKey"
 _SIGNATURE = "Signature"
 SECRETS = frozenset({ACCESS_KEY, _SIGNATURE, "SecurityToken"})
-"""Fields that no log shows."""
+"""Fields that are never logged."""
 _NOT_SIGNED = {_SIGNATURE, "_UNIQUE_KEY_QUERY"}
 _MEMBER = re.compile(r"^\s*(?:-\s+)?(accessKey|secretKey)\s*:\s*(['\"]?)(.+?)\2\s*(?:#.*)?$", re.MULTILINE)
 _ERROR = "org.apache.rocketmq.acl.common.AclException"

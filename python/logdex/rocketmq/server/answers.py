@@ -85,7 +85,7 @@ ADAPTS = frozenset(
         Ask.QUERY_CONSUME_QUEUE,
     }
 )
-"""Those that are one search: when the last one was quick, the next one needs no thread. The cost of others is their client's."""
+"""Requests that are one search: if the last one was quick, the next one needs no thread. Clients choose the cost of others."""
 OF_MANY = frozenset(
     {
         Ask.GET_TOPIC_STATS_INFO,
@@ -95,7 +95,7 @@ OF_MANY = frozenset(
         Ask.INVOKE_BROKER_TO_RESET_OFFSET,
     }
 )
-"""Those that look at each queue of a topic, or of all groups."""
+"""Requests that read each queue of a topic or of all groups."""
 SLOW_IF_REMOTE = frozenset(
     {
         Ask.PULL_MESSAGE,

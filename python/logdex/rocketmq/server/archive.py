@@ -32,7 +32,7 @@ _KEPT_S = (5.0, 0.25)
 """How long facts and bounds are believed."""
 _KEPT_OF_REMOTE_S = (300.0, 60.0)
 _QUEUES_KEPT = 128
-"""Each keeps a file open."""
+"""Largest number of cached queues. Each keeps a file open."""
 _DEFAULT_NAMES = ("broker-a", "DefaultCluster")
 _INHERIT = 1
 """Bit of the permission of topics that others are made from: those named like the broker and its cluster, and TBW102."""
@@ -136,7 +136,7 @@ class Archive:
         return kept[1:]
 
     def forget_bounds(self, queues: Iterable[tuple[str, int]]) -> None:
-        """Read the bounds of these queues again: they grew."""
+        """Discard the cached bounds of these queues, because they grew."""
         # A view that another thread is opening may be older than this call, so it is not cached.
         self._growths += 1
         for queue in queues:

@@ -106,7 +106,7 @@ def reset_offsets(archive: Archive, state: State, request: Request) -> Answer:
 
 
 def clone_offsets(archive: Archive, state: State, request: Request) -> Answer:
-    """Give a group the offsets that another one has in a topic."""
+    """Copy the offsets of another group in a topic to a group."""
     source, target = request.text("srcGroup"), request.text("destGroup")
     topic = request.command.ext.get("topic", "")
     known = state.clients.consumers.get(source)

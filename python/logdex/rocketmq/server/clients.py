@@ -28,7 +28,7 @@ _FROM_WHERE = (
     "CONSUME_FROM_FIRST_OFFSET",
     "CONSUME_FROM_TIMESTAMP",
 )
-"""The broker's constants, in their order: C++ clients send numbers."""
+"""Constants of the broker in their order, because C++ clients send numbers."""
 TAG = "TAG"
 
 _LOCK_S = 60.0
@@ -37,13 +37,13 @@ _SILENT_S = 120.0
 _MOST_GROUPS = 10_000
 """Groups that clients may make, so that none fills the memory."""
 _MOST_MEMBERS = 100_000
-"""Memberships of clients in groups, likewise."""
+"""Largest number of memberships of clients in groups."""
 _LONGEST_EXPRESSION = 65_536
-"""Characters of the tags that a pull wants."""
+"""Largest number of characters in the tags of a pull."""
 _MOST_TAGS = 16_384
-"""Tags of one subscription."""
+"""Largest number of tags in one subscription."""
 _MOST_LOCKS = 200_000
-"""Locks of queues, likewise."""
+"""Largest number of queue locks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Subscription:
         """Parse the expression of a pull.
 
         Raises:
-            ValueError: It has no tags, or is too long.
+            ValueError: The expression has no tags or is too long.
 
         Source: FilterAPI#buildSubscriptionData.
         """
@@ -103,7 +103,7 @@ class Member:
     """A client of a group."""
 
     client_id: str | None
-    """None: it gave none."""
+    """None: the client sent none."""
     language: str
     version: int
     seen: float
@@ -111,7 +111,7 @@ class Member:
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """A consumer group that is online. What its last member left out, or gave as no broker knows it, is None."""
+    """A consumer group that is online. A value that its last member omitted or that no broker knows is None."""
 
     consume_type: str | None
     message_model: str | None
@@ -134,7 +134,7 @@ class ConsumerGroup:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerData:
-    """What a heartbeat says of a group that consumes."""
+    """Data of a consumer group in a heartbeat."""
 
     group: str
     is_unit: bool
@@ -145,10 +145,10 @@ class ConsumerData:
 
     @classmethod
     def of_heartbeat(cls, members: dict[str, Any]) -> ConsumerData:
-        """Read a group of a heartbeat.
+        """Parse a group of a heartbeat.
 
         Raises:
-            ValueError, TypeError, KeyError, AttributeError: It is none.
+            ValueError, TypeError, KeyError, AttributeError: The data is invalid.
         """
         return cls(
             str(members["groupName"]),
@@ -198,7 +198,7 @@ class Clients:
         return self._notices(group) if is_new or is_changed else []
 
     def produce(self, group: str, peer: Peer, member: Member) -> None:
-        """Take the heartbeat of a producer.
+        """Record the heartbeat of a producer.
 
         Raises:
             ValueError: There are too many members.
@@ -250,7 +250,7 @@ class Clients:
         self._locks = {key: lock for key, lock in self._locks.items() if lock[1] + _LOCK_S >= now}
 
     def lock(self, group: str, client_id: str, queues: list[MessageQueue], now: float) -> list[MessageQueue]:
-        """Lock queues for a client; return those that no other one holds.
+        """Lock queues for a client; return those that no other client holds.
 
         Raises:
             ValueError: There are too many locks.
@@ -284,7 +284,7 @@ def _constant(value: object, names: tuple[str, ...]) -> str | None:
     """Return a constant by its name or its number; None for another name.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: The value is neither.
     """
     if value is None or isinstance(value, str):
         return value if value in names else None

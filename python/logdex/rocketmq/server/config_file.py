@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     NotSaved: TypeAlias = "OSError | ValueError"
-    """Why a table is not written."""
+    """Reason for a failed write of a table."""
     Then: TypeAlias = "Callable[[NotSaved | None], None]"
 
 _log = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class ConfigFile:
 
 
 class ConfigTable:
-    """A table of the configuration by name, with its version. The event loop changes it, and any thread saves it."""
+    """Configuration table by name, with its version. The event loop changes it, and any thread saves it."""
 
     _BUCKETS = 2048
     """Of the broker's tables, which are made for 1024 names."""
@@ -99,16 +99,16 @@ class ConfigTable:
             for name, members in (entries.items() if isinstance(entries, dict) else ())
             if isinstance(members, dict)
         }
-        """The members of an entry are never changed, only replaced by others."""
+        """Entries by name. The members of an entry are never changed, only replaced."""
         self._version = version if isinstance(version, dict) else {"counter": 0, "timestamp": _now_ms()}
         self.changes = 0
-        """The number of changes since the table was read."""
+        """Number of changes since the table was read."""
         self.changed: Callable[[], None] | None = None
-        """What is called after each change."""
+        """Function that is called after each change."""
         # A table without entries has no file yet.
         self._saved = 0 if self.entries else -1
         self._last_changes: dict[str, int] = {}
-        # The entries that were written last, with their texts: a table of thousands grows by a few at a time.
+        # The last written entries with their texts, because a table of thousands grows by a few at a time.
         self._texts: dict[str, tuple[dict[str, Any], fastjson.Pretty]] = {}
 
     def content(self) -> dict[str, Any]:
@@ -118,23 +118,23 @@ class ConfigTable:
         return {"dataVersion": self._version, self._name: {name: entries[name] for name in names}}
 
     def put(self, name: str, members: dict[str, Any]) -> None:
-        """Add an entry, or replace it."""
+        """Add or replace an entry."""
         self.entries[name] = members
         self._changed(name)
 
     def remove(self, name: str) -> bool:
-        """Remove an entry; return whether there was one."""
+        """Remove an entry; return whether it existed."""
         is_known = self.entries.pop(name, None) is not None
         if is_known:
             self._changed(name)
         return is_known
 
     def is_saved(self, name: str) -> bool:
-        """Return whether the file has the entry as it is now."""
+        """Return whether the file has the current entry."""
         return self._last_changes.get(name, 0) <= self._saved
 
     def save(self) -> None:
-        """Write the table, if it changed. Only one thread at a time may call.
+        """Write the table if it changed. Only one thread at a time may call this.
 
         Raises:
             OSError: The system refuses.
@@ -165,16 +165,16 @@ class ConfigTable:
 
 
 class Saving(Protocol):
-    """A table with a file."""
+    """Table with a file."""
 
     def save(self) -> None:
-        """Write the table, if it changed."""
+        """Write the table if it changed."""
 
 
 class TableWriter:
-    """Writes tables to their files, by one thread. What changed meanwhile is written together, and each file by one writer only.
+    """Writer of tables to their files, with one thread. Changes during a write are written together afterwards.
 
-    The thread of the event loop calls, and is told there.
+    Methods are called in the thread of the event loop, and so are the callbacks.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -185,11 +185,11 @@ class TableWriter:
         self._thread.start()
 
     def save(self, tables: Sequence[Saving], then: Then) -> None:
-        """Write the tables that changed, and call `then` in the event loop; with the error, if one of them is not written."""
+        """Write the tables that changed, then call `then` in the event loop, with the error if a write fails."""
         self._queue.put((tables, then))
 
     def close(self) -> None:
-        """Write what waits, and end the thread; it blocks until then."""
+        """Write the pending changes and end the thread. This blocks until it has ended."""
         self._queue.put(None)
         self._thread.join()
 
@@ -205,10 +205,10 @@ class TableWriter:
             errors = {
                 table: _save(table) for table in dict.fromkeys(table for tables, _ in waiting for table in tables)
             }
-            told = [(then, _first([errors[table] for table in tables])) for tables, then in waiting]
-            # A loop that has ended needs no call.
+            results = [(then, _first([errors[table] for table in tables])) for tables, then in waiting]
+            # If the event loop has ended, no callback is needed.
             with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(_tell, told)
+                self._loop.call_soon_threadsafe(_call_back, results)
 
 
 def _save(table: Saving) -> NotSaved | None:
@@ -218,7 +218,7 @@ def _save(table: Saving) -> NotSaved | None:
         _log.error("a table of the broker is not written: %s", error)
         return error
     except Exception as error:  # noqa: BLE001 -- logged
-        # A fault of logdex, which must not end the thread.
+        # A bug in logdex must not end the thread.
         _log.exception("a table of the broker is not written")
         return ValueError(f"{type(error).__name__}: {error}")
     return None
@@ -228,13 +228,13 @@ def _first(errors: list[NotSaved | None]) -> NotSaved | None:
     return next((error for error in errors if error is not None), None)
 
 
-def _tell(told: list[tuple[Then, NotSaved | None]]) -> None:
-    for then, error in told:
+def _call_back(results: list[tuple[Then, NotSaved | None]]) -> None:
+    for then, error in results:
         try:
             then(error)
         except Exception:  # noqa: BLE001 -- logged
-            # A fault of logdex, which must not keep the others from their answers.
-            _log.exception("the answer after a table was written")
+            # A bug in logdex must not prevent the answers of other requests.
+            _log.exception("the callback after the write of a table failed")
 
 
 def _now_ms() -> int:

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from logdex.rocketmq.server.state import State
 
 _MOST_GROUPS = 4_096
-"""Consumer groups of one heartbeat, and producer groups."""
+"""Largest number of consumer groups, and of producer groups, in a heartbeat."""
 _MOST_SUBSCRIPTIONS = 16_384
-"""Of one heartbeat, in all its groups."""
+"""Largest number of subscriptions in all groups of a heartbeat."""
 _MOST_QUEUES = 16_384
-"""Of one request for locks."""
+"""Largest number of queues in a lock request."""
 _OLDEST_ASKED = 62
 """V3_1_8_SNAPSHOT: clients before it cannot be asked what they run."""
 
@@ -147,7 +147,7 @@ def members(_: Archive, state: State, request: Request) -> Answer:
 def _queues(data: dict[str, Any]) -> tuple[str, str, list[MessageQueue]]:
     given = data.get("mqSet") or []
     try:
-        # A set: one that comes twice is one.
+        # A set, so that a repeated queue counts once.
         queues = [
             *dict.fromkeys(
                 MessageQueue(str(each["brokerName"]), int(each["queueId"]), str(each["topic"])) for each in given
@@ -168,7 +168,7 @@ READS: dict[int, Callable[[dict[str, Any]], object]] = {
     Ask.CHECK_CLIENT_CONFIG: dict,
     Ask.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: dict,
 }
-"""How the bodies are read whose length a client chooses. A long one is read by another thread before it is answered."""
+"""Parsers of bodies whose length a client chooses. Another thread parses a long one before the request is answered."""
 
 
 def lock(_: Archive, state: State, request: Request) -> Answer:

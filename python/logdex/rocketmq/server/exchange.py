@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 """What brokers append to some remarks."""
 _LONGEST_BODY = 4 << 20
-"""Bytes of a body in JSON that is read."""
+"""Largest JSON body that is parsed, in bytes."""
 _MOST_DIGITS = 64
 
 
@@ -49,7 +49,7 @@ class Request:
     may_hold: bool = True
     """False: a pull is answered now, even if there is no message."""
     is_read: bool = field(default=False, init=False)
-    """Whether the body was read."""
+    """True if the body was parsed."""
     _content: Any = field(default=None, init=False)
 
     def text(self, name: str, otherwise: str | None = None) -> str:
@@ -64,10 +64,10 @@ class Request:
         return value
 
     def integer(self, name: str, otherwise: int | None = None, *, bits: int = 64) -> int:
-        """Return a field that is a Java integer; `otherwise` if it is missing or no integer.
+        """Return a field that is a Java integer; `otherwise` if it is missing or not an integer.
 
         Raises:
-            Refusal: That is so, and nothing is given to take instead.
+            Refusal: The field is missing or not an integer, and there is no `otherwise`.
 
         Source: RemotingCommand#decodeCommandCustomHeader.
         """
@@ -78,14 +78,14 @@ class Request:
         return otherwise if value is None else value
 
     def is_true(self, name: str) -> bool:
-        """Return a field that is a Java boolean: a missing one is false, and so is any text but "true"."""
+        """Return a field that is a Java boolean. A missing field is false, and so is any text except "true"."""
         return self.command.ext.get(name, "").lower() == "true"
 
     def members(self) -> dict[str, Any]:
         """Return the body, an object in fastjson's dialect.
 
         Raises:
-            Refusal: It is not, or is too long.
+            Refusal: The body is not, or is too long.
         """
         if len(self.command.body) > _LONGEST_BODY:
             found = f"a body of {len(self.command.body)} bytes: expected at most {_LONGEST_BODY}"
@@ -99,10 +99,10 @@ class Request:
         return value
 
     def content(self, read: Callable[[dict[str, Any]], _T]) -> _T:
-        """Return what `read` makes of the body. A second call returns it again.
+        """Return the result of `read` for the body. A second call returns the same result.
 
         Raises:
-            Refusal: The body is no object; or `read` raises it.
+            Refusal: The body is not an object, or `read` raises it.
         """
         if not self.is_read:
             self._content = read(self.members())
@@ -169,7 +169,7 @@ class Put:
     message: NewMessage
     then: Callable[[Places | str], Answer | Put]
     needs: str | None = None
-    """A topic that the file of the topics must name before the message is stored; None: it does."""
+    """A topic that the topics file must contain before the message is stored; None: it already does."""
 
 
 Places: TypeAlias = "list[tuple[int, int, str]]"
@@ -191,15 +191,15 @@ _JSON_EXCEPTION = "com.alibaba.fastjson.JSONException"
 
 
 def exception(kind: str, text: str) -> Refusal:
-    """Return the answer that a broker gives if it raises an exception: its class, its text, and a line of its source."""
+    """Return a broker's answer to an exception: the exception's class and text, and a line of source code."""
     return Refusal(Code.SYSTEM_ERROR, f"{kind}: {text}, logdex.rocketmq.server")
 
 
 def integer_of(text: str, bits: int) -> int:
-    """Return the Java integer of 32 or 64 bits that a text is.
+    """Return the 32-bit or 64-bit integer that Java parses from a text.
 
     Raises:
-        Refusal: It is none.
+        Refusal: The text is not such an integer.
     """
     value = _parsed(text, bits)
     if value is None:
@@ -210,6 +210,6 @@ def integer_of(text: str, bits: int) -> int:
 def _parsed(text: str, bits: int) -> int | None:
     value = java_integer(text, bits)
     if value is None and not text.isascii() and len(text) <= _MOST_DIGITS:
-        # Java takes the digits of all scripts.
+        # Java accepts the digits of all scripts.
         value = java_integer("".join(str(unicodedata.decimal(each, each)) for each in text), bits)
     return value

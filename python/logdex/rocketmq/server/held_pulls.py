@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _Key = TypeVar("_Key")
 
 _AT_ONCE = 32
-"""Pulls that are answered in one turn of the event loop, so that other clients wait for no more."""
+"""Pulls that are answered in one turn of the event loop, so that other clients do not wait longer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,9 +36,9 @@ class HeldPull:
 
 
 class HeldPulls:
-    """Pulls that wait, by queue: a queue that grows costs nothing to pulls of other queues.
+    """Waiting pulls by queue, so that a growing queue costs no work for pulls of other queues.
 
-    Every method is called by the thread of the event loop.
+    The thread of the event loop calls every method.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, answer: Callable[[HeldPull], None]) -> None:
@@ -56,7 +56,7 @@ class HeldPulls:
         return len(self._timers) + len(self._due)
 
     def add(self, held: HeldPull) -> None:
-        """Let a pull wait."""
+        """Add a waiting pull."""
         self._timers[held] = self._loop.call_later(held.hold.seconds, self._let_answer, held)
         self._by_queue.setdefault(held.queue, {})[held] = None
         self._by_connection.setdefault(held.connection, {})[held] = None
@@ -70,11 +70,11 @@ class HeldPulls:
                     self._let_answer(held)
 
     def queues(self) -> list[tuple[str, int]]:
-        """Return the queues that have pulls."""
+        """Return the queues with waiting pulls."""
         return [*self._by_queue]
 
     def forget(self, connection: Connection) -> None:
-        """Drop the pulls of a client that is gone."""
+        """Drop the pulls of a disconnected client."""
         for held in [*self._by_connection.get(connection, ())]:
             self._stop_waiting(held)
             self.size -= held.size

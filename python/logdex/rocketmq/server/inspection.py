@@ -30,7 +30,7 @@ UNSET = "not set any response code"
 """The remark that a broker leaves in some answers."""
 _MOST_UNITS = 1024
 _MOST_QUEUES = RemotingCommand.MAX_FRAME >> 7
-"""Queues of one answer: more fit into no frame."""
+"""Largest number of queues in an answer: a frame cannot hold more."""
 _NEVER = "2147483647"
 """The longest time in hours: nothing is deleted."""
 SYSTEM_TOPICS = (
@@ -199,8 +199,8 @@ def topic_stats(archive: Archive, state: State, request: Request) -> Answer:
     return Answer.of({"offsetTable": table})
 
 
-class _Answered:
-    """What is known of an answer about many groups: its queues, and those of each topic that have files."""
+class _GroupAnswer:
+    """State of an answer about many groups: its number of queues, and the queues of each topic that have files."""
 
     def __init__(self, archive: Archive) -> None:
         self.queues = 0
@@ -212,7 +212,7 @@ class _Answered:
             raise Refusal(Code.SYSTEM_ERROR, f"more than {_MOST_QUEUES} queues, which fit into no answer")
 
 
-def _progress(archive: Archive, state: State, group: str, topics: set[str], answered: _Answered) -> dict[str, Any]:
+def _progress(archive: Archive, state: State, group: str, topics: set[str], answered: _GroupAnswer) -> dict[str, Any]:
     table: dict[Any, Any] = {}
     known = state.clients.consumers.get(group)
     for name in sorted(topics):
@@ -236,7 +236,7 @@ def group_progress(archive: Archive, state: State, request: Request) -> Answer:
     """Answer how far a group is, in one topic or in all."""
     group, topic = request.text("consumerGroup"), request.command.ext.get("topic")
     topics = {topic} if topic else state.offsets.topics(group)
-    return Answer.of(_progress(archive, state, group, topics, _Answered(archive)))
+    return Answer.of(_progress(archive, state, group, topics, _GroupAnswer(archive)))
 
 
 def all_progress(archive: Archive, state: State, request: Request) -> Answer:
@@ -246,10 +246,10 @@ def all_progress(archive: Archive, state: State, request: Request) -> Answer:
     if state.master is not None:
         groups = {*state.master.groups.table.entries.copy()}
     else:
-        # Not every archive has the table of its groups.
+        # Not every archive has a table of groups.
         groups = {*archive.table("subscriptionGroup.json", "subscriptionGroupTable"), *state.offsets.all_groups()}
     found = []
-    behind, answered = 0, _Answered(archive)
+    behind, answered = 0, _GroupAnswer(archive)
     for group in sorted(groups):
         consumed = sorted(state.offsets.topics(group) & chosen)
         topics = [_progress(archive, state, group, {topic}, answered) for topic in consumed]

@@ -34,13 +34,13 @@ UNIT, UNIT_SUB = 1, 2
 """Bits of a topic's system flag: the topic of a unit, and of a group in one."""
 
 MOST_QUEUES = 65_536
-"""Queues of a topic, so that no request fills the memory; a broker has no limit."""
+"""Largest number of queues in a topic, so that no request exhausts the memory. A broker has no limit."""
 LEGAL_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 LEGAL = "^[%|a-zA-Z0-9_-]+$"
-"""What names of topics and groups are made of."""
+"""Characters that are allowed in names of topics and groups."""
 _LONGEST_GROUP = 255
 _MOST_NAMES = 100_000
-"""Topics, and groups, that clients may add by using them, so that none fills the memory."""
+"""Topics, and groups, that clients may create by using them, so that no client exhausts the memory."""
 
 _QUEUES_OF_NEW = 8
 """defaultTopicQueueNums."""
@@ -67,21 +67,21 @@ class Master:
     flush: Flush
     retention: Retention | None = None
     multi_dispatch: bool = False
-    """Whether messages go to the queues that INNER_MULTI_DISPATCH names."""
+    """True if messages are also dispatched to the queues that INNER_MULTI_DISPATCH names."""
     statistics: Callable[[], StoreStatistics] | None = None
     waiting: Callable[[], int] = int
     """The number of messages that are not stored yet."""
 
     @property
     def tables(self) -> tuple[ConfigTable, ConfigTable]:
-        """The tables that requests change."""
+        """Tables that requests change."""
         return self.topics.table, self.groups.table
 
     def take_group(self, name: str, *, is_unit: bool) -> None:
-        """Make a group that consumes, and the topic for what it gives back.
+        """Create a consumer group, and the topic for the messages that it sends back.
 
         Raises:
-            Refusal: No group can have this name, or there are too many.
+            Refusal: The name is invalid, or there are too many groups.
         """
         queues = self.groups.number(name, "retryQueueNums")
         self.topics.create(RETRY_PREFIX + name, queues, sys_flag=UNIT_SUB if is_unit else 0)
@@ -122,7 +122,7 @@ class TopicTable:
         self.sends: SendTable | None = None
         """The topics that take plain sends, which come here only once."""
         self.waiting: Counter[str] = Counter()
-        """The number of sends that wait for the file, by topic."""
+        """Number of sends that wait for the file, by topic."""
         self._known: dict[str, Topic] = {}
         is_new = not self.table.entries
         if is_new:
@@ -159,10 +159,10 @@ class TopicTable:
         return self.create(name, number, origin.perm & ~INHERIT, sys_flag)
 
     def create(self, name: str, queues: int, perm: int = READ | WRITE, sys_flag: int = 0) -> Topic:
-        """Make a topic, unless it is there.
+        """Create a topic unless it exists.
 
         Raises:
-            Refusal: There are too many.
+            Refusal: There are too many topics.
         """
         known = self.get(name)
         if known is not None:
@@ -172,11 +172,11 @@ class TopicTable:
         return topic_of(self.table.entries[name])
 
     def unready(self, *names: str) -> str | None:
-        """Return the first of some topics that the file does not name yet, or for which sends wait; None: there is none."""
+        """Return the first of some topics that is not in the file yet or for which sends wait; None: there is none."""
         return next((name for name in names if name in self.waiting or not self.table.is_saved(name)), None)
 
     def learn(self, name: str) -> None:
-        """Let sends to a topic be taken together from now on: they wait for no table, and overtake none that do."""
+        """Allow batching of sends to a topic from now on: no send waits for a table, so that none overtakes another."""
         topic = self.get(name)
         if self.sends is not None and topic is not None and self.unready(name) is None:
             self.sends.learn(name, max(topic.read_queues, topic.write_queues))
@@ -230,10 +230,10 @@ class GroupTable:
         return self.table.content()
 
     def get(self, name: str) -> dict[str, Any]:
-        """Return a group, which is made if it is not there (autoCreateSubscriptionGroup).
+        """Return a group; create it if it does not exist (autoCreateSubscriptionGroup).
 
         Raises:
-            Refusal: No group can have this name, or there are too many.
+            Refusal: The name is invalid, or there are too many groups.
         """
         if name not in self.table.entries:
             check_group_name(name)
@@ -248,10 +248,10 @@ class GroupTable:
         return value if isinstance(value, int) else default
 
     def put(self, name: str, members: dict[str, Any]) -> None:
-        """Make a group, or change it.
+        """Create or change a group.
 
         Raises:
-            Refusal: No group can have this name, or a member has a type with which no broker loads the table.
+            Refusal: The name is invalid, or a member has a type with which a broker cannot load the table.
         """
         check_group_name(name)
         known = {member: _member(member, members.get(member)) for member in _GROUP}
@@ -277,15 +277,15 @@ _GROUP: dict[str, Any] = {
 
 
 _LONGS = {"brokerId", "whichBrokerWhenConsumeSlowly"}
-"""Members of 64 bits."""
+"""Members that are 64-bit integers."""
 _TRUTHS = {True: True, False: False, "true": True, "false": False}
 
 
 def _member(name: str, value: object) -> bool | int:
-    """Return a member of a group with the type that a broker gives it; null is its default.
+    """Convert a member of a group to the type that a broker uses; null becomes the default.
 
     Raises:
-        Refusal: A broker takes no such value.
+        Refusal: A broker does not accept the value.
     """
     default: bool | int = _GROUP[name]
     if value is None:
@@ -311,7 +311,7 @@ def check_group_name(name: str) -> None:
     """Check the name of a group, as clients and later brokers do (Validators#checkGroup).
 
     Raises:
-        Refusal: No group can have it.
+        Refusal: The name is invalid.
     """
     if not name.strip():
         remark = "the specified group is blank"

@@ -81,10 +81,10 @@ def pull(archive: Archive, state: State, request: Request) -> Answer | Hold:
 
 
 def _check_group(state: State, group: str, flags: int) -> None:
-    """Make a group that is not there.
+    """Create a group that does not exist.
 
     Raises:
-        Refusal: It may not consume, or not as it does.
+        Refusal: The group may not consume, or not in broadcast mode.
     """
     if state.master is None:
         return

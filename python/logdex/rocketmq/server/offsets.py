@@ -23,7 +23,7 @@ _BUCKETS = 1024
 _MOST_ENTRIES = 100_000
 """Pairs of topic and group that clients may add, so that none fills the memory."""
 _MOST_QUEUES = (65_536, 1_000_000)
-"""Queues of one pair, and of all, likewise."""
+"""Largest number of queues of one pair, and of all pairs."""
 
 
 class ConsumerOffsets:
@@ -80,7 +80,7 @@ class ConsumerOffsets:
         return True
 
     def clone(self, source: str, target: str, topic: str) -> bool:
-        """Give a group the offsets that another one has in a topic; return False if there are too many groups."""
+        """Copy the offsets of another group in a topic to a group; return False if there are too many groups."""
         queues = self._groups.get(source, {}).get(topic)
         if queues is None:
             return True
@@ -121,10 +121,10 @@ class ConsumerOffsets:
         return {f"{topic}@{group}": queues.copy() for group, topics in groups for topic, queues in topics}
 
     def save(self) -> None:
-        """Write the file, if there is one and something is new. A crash leaves the old content or the new one.
+        """Write the file if there is one and an offset changed. A crash leaves the old or the new content.
 
         Raises:
-            OSError: The system refuses.
+            OSError: An I/O error.
         """
         changes = self._changes
         if changes == self._saved:

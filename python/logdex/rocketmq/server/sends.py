@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 TRANSACTION_BITS, COMMITTED = 0xC, 0x8
-"""Bits of the system's flag for the state of a transaction, and one of the states."""
+"""Bits of `sysFlag` for the state of a transaction, and one of the states."""
 
 REGION = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
 """Fields of the answer to each send."""
@@ -69,11 +69,11 @@ _NAMES = {letter: name for name, letter in _LONG_NAMES.items()}
 _SHORT_NAMES = {letter: letter for letter in _NAMES}
 _REQUIRED = {*"abcdefgh"}
 _INTEGERS = {"d": 32, "e": 32, "f": 32, "g": 64, "h": 32, "j": 32, "l": 32}
-"""Bits of the fields that are integers."""
+"""Width in bits of the integer fields."""
 
 
 class _Send:
-    """The header of a send: its fields by their letters.
+    """Header of a send, with its fields by their short names.
 
     A broker checks all fields with short names, but reads those of code 10 as it reads all other headers.
 
@@ -81,10 +81,10 @@ class _Send:
     """
 
     def __init__(self, request: Request) -> None:
-        """Read the fields.
+        """Parse the fields.
 
         Raises:
-            Refusal: One is missing, or no integer.
+            Refusal: A field is missing or not an integer.
         """
         self.request = request
         ext = request.command.ext
@@ -175,13 +175,13 @@ def _take_out_wait(message: NewMessage, *, is_half: bool) -> None:
     """Take WAIT out of the properties. It comes back, as the last one, if they are written again: delayed and half messages.
 
     Raises:
-        Refusal: The delay level is no integer.
+        Refusal: The delay level is not an integer.
 
     Source: SendMessageProcessor#asyncSendMessage.
     """
     wait = message.properties.pop(WAIT, None)
     message.waits = wait != "false"
-    # No queue gets a message in another state of a transaction, and its level counts for nothing.
+    # A message in another transaction state is not dispatched, so its level is ignored.
     is_in_queue = is_half or message.sys_flag & TRANSACTION_BITS in (0, COMMITTED)
     is_delayed = is_in_queue and _delay_level(message) > 0
     if wait is not None and (is_half or is_delayed):

@@ -166,7 +166,7 @@ class Server:
             self._writer = StoreWriter.open(given, flush=self._flush, retention=self._retention)
         try:
             if isinstance(given, StoreWriter):
-                # Answers are read from files, also those about what was just put.
+                # Answers are read from files, also those about messages that were just put.
                 given.flush()
             self._store = given if isinstance(given, MessageStore) else MessageStore.open(_root(given))
             await self._start(self._store)
@@ -207,7 +207,7 @@ class Server:
         else:
             service = BrokerService(archive, state, keys, writer.put_each, tables=table_writer)
         if writer is not None:
-            # Before the first pull can wait.
+            # This must happen before the first pull can wait.
             writer.follow(partial(_call_soon, asyncio.get_running_loop(), service.grown))
         listener = Listener(service, self._limits)
         try:
@@ -220,7 +220,7 @@ class Server:
         state.address = self._address = self._advertise or bound
         repeated = [asyncio.create_task(_repeat(service, state, table_writer))]
         self._running = (listener, service, state, table_writer, repeated)
-        # Before anything is awaited: no request was answered yet.
+        # This must happen before the first await, so that no request was answered yet.
         if state.master is not None and writer is not None:
             state.master = replace(
                 state.master,
@@ -263,7 +263,7 @@ class Server:
         state.ha_port = await slaves.start(host, self._ha_port)
 
     async def stop(self) -> None:
-        """Accept nothing more, send what is left to send, and write the tables. A second call does nothing.
+        """Stop accepting clients, send the remaining answers, and write the tables. A second call does nothing.
 
         Raises:
             OSError: A table cannot be written: topics, groups, or offsets of consumers.
@@ -422,7 +422,7 @@ async def _repeat(service: BrokerService, state: State, tables: TableWriter) -> 
         await asyncio.sleep(_SAVE_S)
         state.begin_day(date.today())  # noqa: DTZ011 -- the broker's own day
         service.drop_silent()
-        # Also those that could not be written before. An error is logged.
+        # This includes tables whose last write failed. An error is logged.
         tables.save(_tables(state), lambda _: None)
 
 
@@ -431,7 +431,7 @@ def _tables(state: State) -> list[Saving]:
 
 
 def _save_all(state: State) -> None:
-    """Write all tables, also if one of them cannot be written; raise its error then."""
+    """Write all tables, also if one of them fails, and then raise its error."""
     with ExitStack() as stack:
         for table in _tables(state):
             stack.callback(table.save)

@@ -50,28 +50,28 @@ requests_log = logging.getLogger("logdex.rocketmq.server.requests")
 """A line for each request, at level INFO."""
 
 _THREADS = 4
-"""Requests about many queues or groups have a thread of their own, so that several leave the others their turn."""
+"""Number of threads for requests. Requests about many queues or groups have a separate one, so that they do not block others."""
 _MOST_IN_THREADS = 256
 _MOST_OF_CLIENT = 2
-"""Requests of one client that threads answer at a time; its next ones are read later."""
+"""Requests of one client that threads answer at a time. Its next requests are read later."""
 _QUICK_S = 0.005
 """A kind of request whose last answer took less than this needs no thread: a change of threads costs more than a short search."""
 _QUICK_AGAIN_S = 10.0
-"""A kind of request that was not quick is left to threads for this time: its cost may be the choice of a client."""
+"""Time for which threads answer a kind of request after a slow one, because clients may choose its cost."""
 _LONG_BODY = 65_536
-"""A body of more bytes is read by a thread."""
+"""Size in bytes above which a thread parses the body."""
 _NOTICES_TOGETHER = 256
-"""Notices that are sent at once; others are served before the rest."""
+"""Notices that are sent at once. Other clients are served before the rest."""
 _MOST_HELD = 20_000
 _MOST_FORWARDED = 256
 _MOST_KEPT_BYTES = 64 << 20
-"""Bytes of the requests of all clients that wait: for their queue, for a thread, or for another client."""
+"""Bytes of all requests that wait for their queue, for a thread, or for another client."""
 _FORWARD_S = 10.0
 _LOOK_S = 1.0
 """Seconds between two polls of the queues with held pulls, in a store that a broker may write."""
-_LOOKED_AT_ONCE = 64
+_POLLED_AT_ONCE = 64
 _REST_OF_LOOKS = 4
-"""Polls take a fifth of the time at most."""
+"""Ratio of the pause to the duration of a poll, so that polls take at most a fifth of the time."""
 _BESIDE_FIELDS = 1024
 _DRAIN_S = 0.01
 _BUSY = "[OVERLOAD]system busy, start flow control for a while"
@@ -104,7 +104,7 @@ class BrokerService:
         """Answer requests about a store.
 
         `put_each` stores messages, if the server takes any. `flushed`: the offset up to which they are on the disk, if producers
-        wait for that. `tables` writes what requests change of the configuration, which their answers wait for.
+        wait for that. `tables` writes the configuration that requests change. Their answers wait for it.
         """
         self._archive = archive
         self._state = state
@@ -121,7 +121,7 @@ class BrokerService:
         self._searches: Counter[Connection] = Counter()
         """Requests in threads, by client."""
         self._results = threading.Semaphore(1)
-        """One result waits for the event loop at a time: each may be a frame of the greatest size."""
+        """Limits the results that wait for the event loop to one, because each may be a frame of the largest size."""
         self._puts = None if put_each is None else PutService(self._loop, put_each)
         self._flushed = flushed
         self._tables = tables
@@ -138,8 +138,8 @@ class BrokerService:
         self._waiting: set[asyncio.Task[None]] = set()
         self._opaque = 0
         if put_each is None and not archive.is_remote:
-            # Only the server's own writer reports which queues grew. A remote store is not polled.
-            self._waiting.add(self._loop.create_task(self._look_at_queues()))
+            # Only the server's own writer reports the queues that grew. A remote store is not polled.
+            self._waiting.add(self._loop.create_task(self._poll_queues()))
 
     # What a listener calls
 
@@ -225,7 +225,7 @@ class BrokerService:
             forwarded.timeout.cancel()
         self._held.clear()
         self._forwarded.clear()
-        # Threads that wait with a result can end.
+        # Threads that wait to deliver a result can end.
         self._results.release(_MOST_IN_THREADS + _THREADS)
         self._threads.shutdown()
         self._lister.shutdown()
@@ -243,14 +243,14 @@ class BrokerService:
         self._archive.forget_bounds((topic, queue_id) for topic, queue_id, _ in ends)
         self._held.grown(ends)
 
-    async def _look_at_queues(self) -> None:
-        """Poll the queues with held pulls: the broker of the store only writes to its files."""
+    async def _poll_queues(self) -> None:
+        """Poll the queues with held pulls, because the broker of the store sends no notification."""
         while True:
             await asyncio.sleep(_LOOK_S)
             queues = self._held.queues()
-            for at in range(0, len(queues), _LOOKED_AT_ONCE):
+            for at in range(0, len(queues), _POLLED_AT_ONCE):
                 begin = self._loop.time()
-                some = queues[at : at + _LOOKED_AT_ONCE]
+                some = queues[at : at + _POLLED_AT_ONCE]
                 self._held.grown(await self._loop.run_in_executor(self._threads, self._ends, some))
                 await asyncio.sleep(_REST_OF_LOOKS * (self._loop.time() - begin))
 
@@ -274,7 +274,7 @@ class BrokerService:
         if checks.given_up:
             self._state.master.topics.create(GIVEN_UP_TOPIC, 1)
             if await self._saved() is not None:
-                # They are still there, and looked at again.
+                # The pulls are still held and checked again.
                 return
         for renewed, half in checks.renewed:
             waiting.append(self._loop.create_future())
@@ -334,14 +334,14 @@ class BrokerService:
         return self._held.size + self._kept_bytes + size <= _MOST_KEPT_BYTES
 
     def _answer_in_thread(self, connection: Connection, request: Request, work: Callable[[Request], Reply]) -> Reply:
-        # The client may be gone meanwhile.
+        # The client may have disconnected meanwhile.
         reply = work(request) if connection.is_open else None
         self._results.acquire()
         return reply
 
     @staticmethod
     def _read(request: Request) -> Reply:
-        """Read the body of a request; return the answer if it is refused."""
+        """Parse the body of a request; return the answer if it is refused."""
         try:
             request.content(READS[request.command.code])
         except Refusal as refusal:
@@ -354,7 +354,7 @@ class BrokerService:
         self._has_changed = True
 
     def _finish_saved(self, connection: Connection, request: Request, reply: Reply) -> None:
-        """Finish a request when the tables are written that it changed or needs. Others do not wait for that."""
+        """Finish a request when the tables that it changed or needs are written. Other requests do not wait."""
         master = self._state.master
         topic = reply.needs if isinstance(reply, Put) else None
         self._unsaved += 1
@@ -570,13 +570,13 @@ def _set(done: asyncio.Future[_T], result: _T) -> None:
 
 
 def _fault(request: Request, error: Exception) -> Answer:
-    """Log a fault of logdex. The client learns of it, and the server goes on."""
+    """Log a bug in logdex and return it as the answer. The server continues."""
     _log.error("request %s of %s", _name(request.command.code), request.peer.address, exc_info=error)
     return Answer(code=Code.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
 
 
 def _log_request(request: Request, reply: Answer) -> None:
-    """Log a request, without its access key and signature."""
+    """Log a request without its access key and signature."""
     fields = {name: "***" if name in SECRETS else value for name, value in request.command.ext.items()}
     remark, key = reply.remark, request.command.ext.get(ACCESS_KEY)
     if remark and key:
@@ -586,7 +586,7 @@ def _log_request(request: Request, reply: Answer) -> None:
 
 
 def _size(request: Request) -> int:
-    """Return about the bytes that a request takes while it waits."""
+    """Return the approximate number of bytes that a waiting request occupies."""
     command = request.command
     return _BESIDE_FIELDS + len(command.body) + sum(len(name) + len(value) for name, value in command.ext.items())
 

@@ -49,7 +49,7 @@ GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 _CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 _CHECK_AFTER = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 _UNKNOWN, _ROLLBACK = 0, 12
-"""The other states of a transaction."""
+"""Other states of a transaction."""
 _DONE = "d"
 _TIMEOUT_MS = 6_000
 """transactionTimeOut: a producer has so long before it is asked."""

@@ -64,7 +64,7 @@ class StoreParts:
     """What opening found and did."""
 
     def __init__(self, root: Path, options: StoreOptions, *, dry_run: bool = False) -> None:
-        """Open a store; a dry run finds and counts the same, changes nothing, and leaves nothing open."""
+        """Open a store. A dry run returns the same findings and counts, changes nothing, and leaves nothing open."""
         self._given = StoreLayout(root, str(root / "commitlog"))
         # The process may change its directory while files are created. Errors before that name the path as it was given.
         self._layout = StoreLayout(root.absolute(), str(root.absolute() / "commitlog"))
@@ -97,7 +97,7 @@ class StoreParts:
         self._open_parts(plan)
         counts |= self._catch_up(plan)
         queues = self._queues.report.findings
-        # Messages cannot get other queue offsets, and no directory can have the name of such a topic.
+        # Messages cannot get other queue offsets, and such a topic is not a valid directory name.
         left = [*plan.left, *(finding for finding in queues if finding.kind in ("queue-offset", "queue-name"))]
         self.recovered = RecoveryReport([*plan.findings, *queues], counts, left=left, begin=plan.begin)
 
@@ -212,7 +212,7 @@ class StoreParts:
         index_from = plan.end if plan.index_from is None else plan.index_from
         indexed = self._dispatcher.index(index_from, min(self._dispatcher.offset, plan.end))
         dispatched = self._dispatcher.dispatch(plan.end, index_from=index_from)
-        # Readers that open the store now see what was acknowledged before.
+        # Readers that open the store now see all messages that were acknowledged before.
         self._queues.flush(sync=False)
         self.log.set_queue_offsets(self._queues.queue_offsets())
         done, of_index = self._queues.report.checked, self._index.changes

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 READING = {"access": "auto", "compat": None, "clock_slack_ms": 0}
 
 _STOPS = ("file-name", "not-a-file", "file-size", "file-empty")
-"""Kinds of findings in a log with which a broker does not start."""
+"""Kinds of findings in a log that prevent a broker from starting."""
 
 _EMPTY_STORE = {"abort", "abort.bak", "checkpoint", "config", "lock", "lost+found"}
 """Names in the root of a store in which no message was stored yet."""
@@ -82,8 +82,8 @@ class RecoveryPlan:
         tags: The index also holds tags (5.5.0); None: unknown, because no message in it has any.
         file_size: Bytes of a file of the log; 0 without files.
         messages_lost: Valid messages behind the end.
-        bytes_missing: Bytes that the file at the end lacks of its whole length.
-        left: Those of the findings that a start does not repair.
+        bytes_missing: Bytes that are missing at the end of the last file.
+        left: Findings that a start does not repair.
     """
 
     last_exit_ok: bool = True
@@ -100,7 +100,7 @@ class RecoveryPlan:
     left: list[Finding] = field(default_factory=list)
 
     def truncate(self, commit_log: str, *, dry_run: bool = False) -> dict[str, int]:
-        """Truncate the log at its end; return counts of what is removed."""
+        """Truncate the log at its end; return the counts of removed data."""
         counts = {"log_bytes": self.end - self.begin, "messages_cut_off": self.messages_lost}
         if self.file_size:
             removed = truncate_log(commit_log, self.end, dry_run=dry_run).checked
@@ -167,7 +167,7 @@ def plan_recovery(layout: StoreLayout, options: StoreOptions, queue_end: int) ->
 
 
 def _is_repaired(finding: Finding, last: int, end: int) -> bool:
-    """Return whether truncating a log removes a finding. The file that begins at `last`, with its end, gets its whole length."""
+    """Return whether truncating a log removes a finding. The last file, which starts at `last`, gets its full length."""
     name = Path(finding.path).name
     if finding.kind == "not-a-file" or not OFFSET_NAME.fullmatch(name):
         return False
@@ -177,19 +177,19 @@ def _is_repaired(finding: Finding, last: int, end: int) -> bool:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RecoveryReport(Report):
-    """What opening a store for writing found and did, or would do.
+    """Findings and changes of opening a store for writing.
 
     Attributes:
-        left: Those of the findings that are not repaired.
-        begin: The log was walked from this offset on.
+        left: Findings that are not repaired.
+        begin: Offset from which the log was read.
     """
 
     left: list[Finding] = field(default_factory=list)
     begin: int = 0
 
 
-def what_stops_a_broker(layout: StoreLayout, recovered: RecoveryReport, compat: Compat | None) -> list[Finding]:
-    """Return what keeps a broker of a release (None: 4.9.3) from starting after a recovery, which may be a dry run.
+def find_start_blockers(layout: StoreLayout, recovered: RecoveryReport, compat: Compat | None) -> list[Finding]:
+    """Return the findings that prevent a broker of a release (None: 4.9.3) from starting after a recovery or dry run.
 
     Source: MappedFileQueue#load, IndexService#load. A broker starts only if each entry of the log and of a queue is a file of the
     right length, with the offset of its first byte as its name. 5.x passes over directories, except in `index` one with the name
@@ -199,7 +199,7 @@ def what_stops_a_broker(layout: StoreLayout, recovered: RecoveryReport, compat: 
     with CommitLog.open(layout.commit_log) as log:
         found = [each for each in log.check_files().findings if each.kind in _STOPS and each not in repaired]
     folders = [layout.batch_queues, layout.queue_extensions]
-    # In a RocksDB there are other files.
+    # A RocksDB has other files.
     folders += [] if (layout.queues / "CURRENT").exists() else [layout.queues]
     for folder in folders:
         for queue in (path for path in folder.glob("*/*") if path.name.isdecimal() and path.is_dir()):
@@ -257,7 +257,7 @@ def _would_be_lost(log: CommitLog, end: int, lost: int, doubtful: int, findings:
 def _refuse_long_file(log: CommitLog, end: int) -> None:
     """Raise if the file at the end of the log is longer than the others."""
     path, _ = log.place(end)
-    # The path of a finding is a text for users: its bytes need not be those of the file.
+    # The path of a finding is a text for users, which may differ from the file's bytes.
     file = next((each for each in log.files if each.name == PurePath(path).name), None)
     size = 0 if file is None else file.stat().st_size
     if size > log.file_size:

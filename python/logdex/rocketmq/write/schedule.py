@@ -3,8 +3,8 @@
 Source: ScheduleMessageService, ConfigManager#load and #persist, MixAll#string2File. A message of level *n* waits in queue *n* - 1
 of `SCHEDULE_TOPIC_XXXX`. `config/delayOffset.json` says up to where each level was delivered. After a crash the messages that
 were delivered since it was written are delivered again. A broker writes it every 10 s; here synchronous flush writes it after
-each delivery. Its text is that of fastjson: integer names have no quotes, which is not JSON. 4.9.3 and 5.3.3 write the offsets on
-one line, 5.5.0 one per line; 5.x adds `dataVersion`. Other content of the file, and its form, are kept.
+each delivery. The file is in fastjson's JSON: integer names have no quotes. 4.9.3 and 5.3.3 write the offsets on
+one line, 5.5.0 one per line; 5.x adds `dataVersion`. Other content of the file and its format are kept.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ScheduleService:
     """The delays of the levels, in ms, level 1 first."""
     _log: CommitLogWriter
     _saves: bool
-    """Save the offsets after each delivery, so that a crash repeats at most that one; else only `DelayOffsets.save` does."""
+    """True if the offsets are saved after each delivery, so that a crash repeats at most one; else only `save` writes them."""
 
     def deliver_due(self, now: int) -> int:
         """Deliver the messages of all levels that are due at a time, in ms since the epoch; return their number.
@@ -111,7 +111,7 @@ class DelayOffsets:
         except (ValueError, AttributeError, TypeError) as error:
             raise CorruptFileError(str(path), 0, "a table of delay levels and offsets", str(error)) from None
         self.offsets, self._others = offsets, table
-        self._one_a_line = _has_one_a_line(text)
+        self._one_a_line = _has_one_per_line(text)
         if path == self._path:
             self._written = dict(offsets)
 
@@ -138,8 +138,8 @@ class DelayOffsets:
         return "{\n\t" + ",\n\t".join(f'"{name}":{members[name]}' for name in sorted(members)) + "\n}"
 
 
-def _has_one_a_line(text: str) -> bool:
-    """Return whether the table of a file has a line for each level."""
+def _has_one_per_line(text: str) -> bool:
+    """Return whether the table in a file has one line per level."""
     first = text.partition(f'"{_TABLE}"')[2].partition("{")[2]
     rest = first.lstrip()
     return "\n" in first[: len(first) - len(rest)] and not rest.startswith("}")

@@ -194,16 +194,16 @@ class StoreWriter(Closing):
                 "5.5.0" indexes tags, too. An index that already holds messages with tags stays as it is.
             max_message_size: Bytes of the longest message that the broker takes (maxMessageSize).
             retention: When files are deleted, and how full the disk may be; None: nothing is deleted.
-            multi_dispatch: Messages also go to the queues that their property INNER_MULTI_DISPATCH names (enableMultiDispatch and
-                enableLmq). A producer can name any topic there, and makes queues. None: as the broker of the store, if it left
-                `config/lmqConsumerOffset.json` (enableLmq), else they do not.
+            multi_dispatch: Also dispatch messages to the queues that the property INNER_MULTI_DISPATCH names (enableMultiDispatch
+                and enableLmq). A producer can name any topic there and so creates queues. None: True if the broker of the store
+                left `config/lmqConsumerOffset.json` (enableLmq), else False.
 
         Raises:
             CorruptFileError: There are valid messages behind damage; or the table of delay levels cannot be read.
             LockedError: A running broker or another writer holds the store; it has the process id.
             FileExistsError: The directory is neither a store nor empty.
             GeometryError: Slots and entries were not given and cannot be inferred from the index files.
-            ValueError: Sizes that differ from those of the store, or that no store has; a new store in a broker's directory.
+            ValueError: Sizes that are invalid or differ from those of the store; a new store in a broker's directory.
             OSError: The system refuses.
         """
         options = StoreOptions(
@@ -336,8 +336,8 @@ class StoreWriter(Closing):
     def follow(self, seen: Callable[[list[tuple[str, int, int]]], None] | None) -> None:
         """Let readers see each message as soon as it is dispatched, and call `seen` then, in the service thread.
 
-        `seen` gets the queues that grew: topic, queue id, and queue offset of the next message. None: readers see messages
-        within a second again. It needs the service thread.
+        `seen` is called with the queues that grew: topic, queue id, and queue offset of the next message. None: readers see
+        messages within a second again. It needs the service thread.
 
         Raises:
             ValueError: The writer was opened with `services=False`.

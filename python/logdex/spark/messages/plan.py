@@ -104,7 +104,7 @@ class MessagePlan:
         self._queues = QueueSet(layout, self._log, options)
 
     def unknown_topics(self) -> dict[str, str]:
-        """Return the wanted topics that the store does not have, each with a text; none if only the log shows its topics."""
+        """Return the requested topics that the store does not have, each with a message; empty if only the log has topics."""
         queues = self._queues.topics() if self._wanted.topics else []
         if not queues:
             return {}

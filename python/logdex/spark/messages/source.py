@@ -298,6 +298,6 @@ class MessagesStreamReader(LogStreamReader):
         wanted = self.options.wanted.between(begin, stop)
         with self.reports.collect() as damage:
             tasks: list[InputPartition] = [*replace(self.options, wanted=wanted, pushdown=False).tasks(damage)]
-            # Once for the stream, not for each batch.
+            # Warn once per stream, not per batch.
             self.missed, damage.unknown_topics = damage.unknown_topics, None if self.missed else damage.unknown_topics
             return tasks

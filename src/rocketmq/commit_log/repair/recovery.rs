@@ -226,7 +226,7 @@ impl CommitLog {
     }
 }
 
-/// Returns the ranges before the first file whose files were set aside, if their messages may be of a time range.
+/// Returns the ranges before the first file whose files were set aside and whose messages may be in a time range.
 fn aside_ranges(gaps: &[Gap], files: &[(OffsetFile, Option<i64>)], times: TimeRange, slack_ms: i64) -> Vec<(u64, u64)> {
     let mut ranges: Vec<(u64, u64)> = Vec::new();
     let (begin, time) = files.first().map_or((u64::MAX, None), |(file, time)| (file.start, *time));

@@ -43,8 +43,8 @@ impl<T> Pipe<T> {
         (Tap(Arc::clone(&shared)), Self(shared))
     }
 
-    /// Waits for the next item; `None` if there is none and the sender is gone. A signal that ends the wait ends that of the
-    /// sender, which then sends its error.
+    /// Waits for the next item; `None` if there is none and the sender is gone. A signal that ends this wait also ends the wait
+    /// of the sender, which then sends its error.
     pub(crate) fn recv(&self) -> Option<T> {
         let mut state = self.0.lock();
         while state.items.is_empty() && state.has_sender {

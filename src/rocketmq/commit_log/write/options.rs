@@ -17,7 +17,7 @@ pub struct WriterOptions {
     pub flush: FlushMode,
     /// Which messages are taken.
     pub limits: Limits,
-    /// A message also takes offsets in the queues that its property `INNER_MULTI_DISPATCH` names (upstream `enableMultiDispatch`).
+    /// True if a message also gets offsets in the queues that `INNER_MULTI_DISPATCH` names (upstream `enableMultiDispatch`).
     pub multi_dispatch: bool,
 }
 

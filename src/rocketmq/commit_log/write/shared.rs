@@ -233,7 +233,7 @@ impl Shared {
 
 impl Flushed for Shared {
     fn unflushed(&self) -> u64 {
-        // In this order: another thread may put and flush between the two loads.
+        // The order matters: another thread may put and flush between the two loads.
         let flushed = self.flushed();
         self.wrote() - flushed
     }
@@ -304,7 +304,7 @@ mod tests {
                 }
             });
             while !putting.is_finished() {
-                // The end that was put last may be far from the one that was flushed before.
+                // The end of the last put may be far after the last flushed end.
                 assert!(shared.unflushed() < 300_000);
             }
         });

@@ -60,7 +60,7 @@ pub(super) fn whole_frames(directory: &Path, bytes: &[u8], begin: u64, file_size
             Ok(Found::Blank) => {
                 return corrupt(&format!("a BLANK frame of {left} bytes"), "one of another length".to_owned());
             }
-            // Once acknowledged, the master takes a message for safe.
+            // Once a message is acknowledged, the master treats it as replicated.
             Ok(Found::Refused(Refusal::BodyCrc { stored, computed })) => {
                 return corrupt(&format!("a body with checksum {stored:#010x}"), format!("{computed:#010x}"));
             }

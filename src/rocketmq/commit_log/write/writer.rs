@@ -351,7 +351,7 @@ impl CommitLogWriter {
         flushed
     }
 
-    /// Ends the flush thread after its current flush, and waits for it, as dropping the writer does. A forked child has no thread.
+    /// Ends the flush thread after its current flush and waits for it, as dropping the writer does. A forked child has none.
     pub fn stop(&self) {
         if self.process.is_current() {
             drop(self.service.lock().unwrap_or_else(PoisonError::into_inner).take());

@@ -145,7 +145,7 @@ impl ConsumeQueue {
         offset_files::list(std::slice::from_ref(&self.directory))
     }
 
-    /// The ranges of bytes between the files, and of files that were set aside, that no file holds, in ascending order.
+    /// Returns the missing ranges of bytes between the files and of files that were set aside, in ascending order.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -326,7 +326,7 @@ impl ConsumeQueue {
     fn data_end(&self, source: &FileSource, file: &OffsetFile) -> Result<u64> {
         let end = file.end() / self.unit_bytes();
         if file.len <= FIRST_UNITS * self.unit_bytes() {
-            // It is read with one call.
+            // One call reads it.
             return Ok(end);
         }
         let (mut low, mut high) = (file.start.div_ceil(self.unit_bytes()), end);
@@ -364,7 +364,7 @@ impl ConsumeQueue {
         self.read_units(&*self.open_file(file)?, file, begin, end, take)
     }
 
-    /// Opens a file, unless it is that of the last call. To see whether a file is the same costs a system call.
+    /// Opens a file unless the last call opened it. Checking whether a file is the same costs a system call.
     fn opened(&self, file: &OffsetFile, open: &mut LastOpen) -> Result<Arc<FileSource>> {
         match open {
             Some((start, source)) if *start == file.start => Ok(Arc::clone(source)),
@@ -575,7 +575,7 @@ pub(crate) fn describe(unit: Unit) -> String {
     format!("offset {}, size {}", unit.phy_offset, unit.size)
 }
 
-/// The file of the last call, by its start.
+/// The file of the last call, with its start.
 pub(crate) type LastOpen = Option<(u64, Arc<FileSource>)>;
 
 /// The range of a queue.

@@ -1,4 +1,4 @@
-//! What the queues of a store hold, by topic: read in one pass over their directories, for stores of many thousand queues.
+//! Totals of the queues of a store by topic, read in one pass over their directories, for stores with many thousand queues.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -13,7 +13,7 @@ use crate::io::storage;
 use crate::rocketmq::consume_queue::directories::{directories, queues_of};
 use crate::rocketmq::offset_files::{self, Gap, OffsetFile};
 
-/// What the queues of a topic hold.
+/// Totals of the queues of a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicTotals {
     /// The topic.
@@ -26,27 +26,27 @@ pub struct TopicTotals {
     pub bytes: Option<u64>,
 }
 
-/// Messages of a queue, and the bytes of their frames.
+/// Number of messages in a queue, and the bytes of their frames.
 #[derive(Clone, Copy, Debug, Default)]
 struct Held {
     messages: i64,
     bytes: u64,
 }
 
-/// What the queues of a store hold.
+/// Totals of the queues of a store.
 #[derive(Debug, Default)]
 pub struct Totals {
-    /// By topic, sorted.
+    /// Totals by topic, sorted.
     pub topics: Vec<TopicTotals>,
     /// Offsets in the log of the first and the last message of each queue.
     pub ends: Vec<i64>,
-    /// The ranges of bytes between the files of a queue that no file holds.
+    /// The missing ranges of bytes between the files of a queue.
     pub gaps: Vec<Gap>,
 }
 
 impl Totals {
-    /// Reads the queues of these topics, or of all, in some folders of a store. A batch queue hides the plain queue of the same
-    /// number. To measure the frames, all units are read.
+    /// Reads the queues of these topics, or of all, in some folders of a store. A batch queue hides the plain queue with the same
+    /// number. If the frames are measured, all units are read.
     ///
     /// # Errors
     /// An I/O error, with the path.
@@ -109,11 +109,11 @@ impl Totals {
         let mut queues: BTreeMap<i32, (Kind, Held)> = BTreeMap::new();
         for directory in places {
             let mut places = queues_of(topic, directory)?;
-            // A directory lists them in any order.
+            // A directory listing is unordered.
             places.sort_by_key(|place| place.queue_id);
             for place in places {
                 let files = match offset_files::list_if_any(&place.directory) {
-                    // The broker deleted it since the directory above was listed.
+                    // The broker deleted it after the parent directory was listed.
                     Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => None,
                     listed => listed?,
                 };
@@ -136,7 +136,7 @@ impl Totals {
         Ok(found)
     }
 
-    /// Adds the ends and gaps of a queue, and returns what it holds.
+    /// Adds the ends and gaps of a queue, and returns its totals.
     fn add(&mut self, queue: &ConsumeQueue, files: &[OffsetFile], measure: bool) -> Result<Held> {
         self.gaps.extend(offset_files::gaps(files));
         let mut open = None;

@@ -76,7 +76,7 @@ impl ExtensionWriter {
         Ok(())
     }
 
-    /// Goes on as if the units were written.
+    /// Marks the units as written without writing them.
     pub(super) fn drop_units(&mut self) {
         self.begin += self.units.len() as u64;
         self.units = Vec::new();

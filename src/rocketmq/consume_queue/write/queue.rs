@@ -43,7 +43,7 @@ pub(super) struct WrittenQueue {
     end: QueueEnd,
     /// The unit at the end, which is written again and may be what was there.
     doubtful: Option<BatchUnit>,
-    /// Units were written since [`Self::take_grown`].
+    /// True if units were written since [`Self::take_grown`].
     has_grown: bool,
 }
 
@@ -136,7 +136,7 @@ impl WrittenQueue {
         Ok(())
     }
 
-    /// Goes on as if the units were written, with those of the extension.
+    /// Marks the units and those of the extension as written without writing them.
     pub(super) fn drop_units(&mut self) {
         self.earlier.clear();
         self.end.position += self.units.len() as u64;

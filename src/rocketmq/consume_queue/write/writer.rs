@@ -128,7 +128,7 @@ impl ConsumeQueueWriter {
     ///
     /// Removes units of messages at or after `end_phy_offset` in the log. Counts `units_cut` and `queue_files_deleted`. Units
     /// that were lost to damage are findings ([`Self::dispatch_offset`]). After an unclean exit `dispatched` is the offset in the
-    /// log from which all messages are dispatched again: what is before it is on the disk. A dry run counts the same, and changes
+    /// log from which all messages are dispatched again: what is before it is on the disk. A dry run counts the same and changes
     /// nothing.
     ///
     /// # Errors

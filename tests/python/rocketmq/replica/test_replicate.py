@@ -454,13 +454,13 @@ def test_a_copy_whose_last_message_differs_is_refused(master: Master, tmp_path: 
 def test_a_message_with_another_checksum_is_not_acknowledged(master: Master, tmp_path: Path) -> None:
     row = next(row for row in golden.rows("basic", "messages") if row["physicalOffset"] > 90_000)
     at = row["physicalOffset"]
-    # A byte of the body.
+    # Change a byte of the body.
     whole, master.log = master.log, master.log[: at + 88] + bytes([master.log[at + 88] ^ 1]) + master.log[at + 89 :]
     error = error_of(master, tmp_path / "copy")
     assert (error.offset, "a body with checksum 0x" in error.expected) == (at, True)
     assert max(master.reports) <= at
     check(tmp_path / "copy", master, end=at).close()
-    # Once the master has the message again, the copy goes on.
+    # Once the master's message is valid again, the copy continues.
     master.log = whole
     replicate(master.address, tmp_path / "copy", once=True)
     check(tmp_path / "copy", master).close()
@@ -518,7 +518,7 @@ def test_a_master_that_cannot_be_reached_is_an_error_and_creates_nothing(tmp_pat
 
 @contextmanager
 def trickling() -> Iterator[str]:
-    """Return the address of a master whose answer comes byte by byte and never ends."""
+    """Return the address of a master that sends its answer byte by byte without end."""
     ended = threading.Event()
 
     def trickle() -> None:

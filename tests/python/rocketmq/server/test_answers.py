@@ -147,7 +147,7 @@ def test_a_number_is_what_java_takes_for_one(asked: Asked) -> None:
         refused = asked.answer(30, topic="BBTopic", queueId=text)
         assert refused.code == 1
         assert str(refused.remark).startswith(f'java.lang.NumberFormatException: For input string: "{text:.64}"')
-    # Java takes the digits of all scripts.
+    # Java accepts the digits of all scripts.
     for text in ("1", "+1", "001", "\u0661", "+\u0661", "\uff11"):
         assert asked.answer(30, topic="BBTopic", queueId=text).ext == {"offset": "41"}
 

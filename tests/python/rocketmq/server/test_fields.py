@@ -1,6 +1,6 @@
-"""The codes of a real 4.9.3 broker for fields that are numbers, or no numbers, and for requests that are unusual.
+"""Codes of a real 4.9.3 broker for fields that are numbers or not numbers, and for unusual requests.
 
-The broker and `logdex serve --write` were sent the same requests, each on a store of its own.
+The broker and `logdex serve --write` received the same requests, each with its own store.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TEXTS = (
     *("9223372036854775807", "9223372036854775808", "-9223372036854775808"),
     *("abc", "", " 1", "+1", "1.0", "0x1", "1e3", "00", "\u0661"),
 )
-# For each of the texts the broker's code; after a slash the own one, where docs/compat.md names the difference.
+# The broker's code for each text; after a slash the code of logdex if docs/compat.md lists the difference.
 CODES = {
     (310, "e"): "0 0 0 0 1 1 1 1 0 1 1 1 1 1 1 0 1 1 1 0 0",
     (310, "d"): "0 0 0 0 0 0 0 1 0 1 1 1 1 1 1 0 1 1 1 0 0",
@@ -91,7 +91,7 @@ BASES = {
     321: {**PLACE, "index": "0", "count": "5", "consumerGroup": "hg"},
 }
 BODY = {310: b"x"}
-# Fields that the broker needs; without them it answers 1. Without one of the others it answers 0.
+# Fields that the broker requires: without one it answers 1. Without one of the others it answers 0.
 NEEDED = {
     310: {*"abcdefgh"},
     11: {"consumerGroup", "topic", "queueId", "queueOffset", "maxMsgNums", "sysFlag"},
@@ -107,7 +107,7 @@ NEEDED = {
     36: {"offset", "group", "delayLevel"},
     321: {"topic"},
 }
-# What a broker takes for the name "null", or for no key at all: docs/compat.md.
+# Fields that a broker treats as the name "null" or as a missing key: docs/compat.md.
 NULLS = {(12, "topic"), (12, "key"), (14, "consumerGroup"), (14, "topic"), (15, "consumerGroup"), (15, "topic")}
 NUMBER = "java.lang.NumberFormatException: For input string: "
 REMOTING = "org.apache.rocketmq.remoting.exception.RemotingCommandException: "
@@ -138,7 +138,7 @@ def _batch(body: bytes) -> bytes:
     return struct.pack(">iiiii", 22 + len(body), 0, 0, 0, len(body)) + body + b"\0\0"
 
 
-# A request, its fields and body; then the code and the beginning of the remark of the answer.
+# A request with its fields and body; then the code and the start of the remark of the answer.
 UNUSUAL: Sequence[tuple[str, int, dict[str, str], bytes, int, str | None]] = (
     ("delay-text", 310, {**SEND, "i": "DELAY\x01abc"}, b"x", 1, NUMBER + '"abc"'),
     ("delay-space", 310, {**SEND, "i": "DELAY\x01 1"}, b"x", 1, NUMBER + '" 1"'),
@@ -149,7 +149,7 @@ UNUSUAL: Sequence[tuple[str, int, dict[str, str], bytes, int, str | None]] = (
     ("batch-dead", 320, {**SEND, "b": "%DLQ%zz", "m": "true"}, _batch(b"x"), 0, None),
     ("batch-delay", 320, {**SEND, "i": "DELAY\x011", "m": "true"}, _batch(b"x"), 13, ILLEGAL),
     ("batch-half", 320, {**SEND, "f": "4", "m": "true"}, _batch(b"x"), 13, ILLEGAL),
-    # The broker: 1, and an exception.
+    # The broker answers 1 with an exception.
     ("batch-empty", 320, {**SEND, "m": "true"}, b"", 13, ILLEGAL),
     ("batch-cut", 320, {**SEND, "m": "true"}, _batch(b"xxxx")[:-3], 13, ILLEGAL),
     (
@@ -202,7 +202,7 @@ UNUSUAL: Sequence[tuple[str, int, dict[str, str], bytes, int, str | None]] = (
     ("queue-negative", 321, {"topic": "A", "queueId": "-1", "index": "3"}, b"", 0, "Index 3 of -1@A is not exist!"),
     ("commit", 15, {**PLACE, "consumerGroup": "cg", "commitOffset": "5"}, b"", 0, None),
     ("clone", 314, {"srcGroup": "cg", "destGroup": "cg2", "topic": "A", "offline": "false"}, b"", 0, None),
-    # The broker: 0. The first one names no topic, and the second one overflows.
+    # The broker answers 0. The first one names no topic, and the second one overflows.
     ("back-blank", 36, {**BACK, "group": "a b"}, b"", 1, "the specified group[a b] contains illegal characters"),
     ("queue-far", 321, {**PLACE, "index": str(-1 << 63)}, b"", 0, f"Index {-1 << 63} of 1@A is not exist!"),
     ("queue-all", 321, {**PLACE, "index": "28", "count": "2147483647"}, b"", 0, "not set any response code"),
@@ -251,7 +251,7 @@ async def _code(asker: Client, code: int, ext: dict[str, str]) -> int:
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[Any, Any]:
-    """The codes for all texts of all fields, and the answers to the unusual requests; on one store."""
+    """Check the codes for all texts of all fields and the answers to the unusual requests, with one store."""
     root: Path = tmp_path_factory.mktemp("fields") / "store"
     with rocketmq.StoreWriter.open(root, file_size=1 << 20, hash_slots=1000, max_entries=4000):
         pass

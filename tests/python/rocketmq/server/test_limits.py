@@ -1,4 +1,4 @@
-"""What clients may take of a server: connections, descriptors, memory, and the time of other clients."""
+"""Resources of a server that clients may use: connections, descriptors, memory, and the time of other clients."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_many_requests_of_one_client_let_others_in(run: Callable[..., None], mon
             header, _ = await other.ask(wire.request(31, MAX, opaque=7))
             assert header["opaque"] == 7
             assert broker._state.counts['requests_total{code="GET_MAX_OFFSET"}'] < 100
-            # All are answered, in their order.
+            # All are answered in order.
             assert [(await busy.read())[0]["opaque"] for _ in range(500)] == [*range(500)]
 
     run(test)
@@ -304,7 +304,7 @@ def test_an_idle_connection_makes_place_for_a_new_one(
                 async with client(server) as fifth:
                     assert (await fifth.ask(wire.request(30, MAX)))[0]["code"] == 0
                     async with client(server) as sixth:
-                        # All others have sent something.
+                        # All other clients have sent something.
                         assert await sixth.is_closed()
 
     run(test, limits=Limits(connections=3))
@@ -358,7 +358,7 @@ def test_few_handshakes_are_under_way_and_slow_ones_make_place(
             async with client(server, context) as asker:
                 assert (await asker.ask(wire.request(30, MAX)))[0]["code"] == 0
                 assert await first.is_closed()
-                # Those that sent nothing have no part of a handshake yet.
+                # Clients that sent nothing have not started a handshake yet.
                 assert len(listener._handshakes) == 1
 
     run(test, tls=certificate)
@@ -416,7 +416,7 @@ def test_more_connections_than_descriptors_leave_some_for_the_store(
         assert ask(_send())["code"] == 0
         idle = [_connect(address) for _ in range(200)]
         assert ask(_send(b="New"))["code"] == 0
-        # It can be read as soon as its queue has a new file.
+        # The message can be read as soon as its queue has a new file.
         header = ask(wire.request(11, {**PULL, "topic": "New", "queueOffset": "0"}))
         assert (header["code"], header["extFields"]["maxOffset"]) == (0, "1")
         for each in idle:

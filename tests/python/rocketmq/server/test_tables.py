@@ -1,4 +1,4 @@
-"""Tables of a server that takes messages: topics, groups and offsets, what reaches them, and when their files are written."""
+"""Tables of a server that accepts messages: topics, groups and offsets, their changes, and the writes of their files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(root: Path) -> Callable[..., None]:
-    """Return `run(test, **options)`, which runs a coroutine with a server that takes messages."""
+    """Return `run(test, **options)`, which runs a coroutine with a server that accepts messages."""
 
     def run(test: Callable[[rocketmq.Server, Client], Coroutine[Any, Any, None]], **options: Any) -> None:
         async def body() -> None:
@@ -53,7 +53,7 @@ def run(root: Path) -> Callable[..., None]:
 
 
 class Disk:
-    """The writes of config files: counted, and held up or refused as a test wants it."""
+    """Writes of config files, counted, and delayed or failed by a test."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.writes: list[str] = []
@@ -104,7 +104,7 @@ def commit(group: str, offset: int) -> bytes:
 
 
 async def answer_to(asker: Client, opaque: int) -> dict[str, Any]:
-    """Return the header of the answer to a request; notices before it are passed over."""
+    """Return the header of the answer to a request; skip notices before it."""
     while True:
         header, _body = await asker.read()
         if header["flag"] & 1 and header["opaque"] == opaque:
@@ -133,7 +133,7 @@ def test_a_server_that_starts_after_a_crash_knows_what_was_acknowledged(tmp_path
                 header, _body = await asker.ask(pull("T", 5))
                 assert (header["code"], header["extFields"]["nextBeginOffset"]) == (19, "5")
 
-        # The log has the messages, and no queue: as after a kill.
+        # The log has the messages but there are no queues, as after a kill.
         shutil.copytree(crashed, tmp_path / "copy", ignore=shutil.ignore_patterns("lock"))
         with StoreWriter.open(tmp_path / "copy", **SMALL) as copy:
             asyncio.run(body())
@@ -141,7 +141,7 @@ def test_a_server_that_starts_after_a_crash_knows_what_was_acknowledged(tmp_path
 
 def test_a_server_of_an_open_writer_knows_what_was_put(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with StoreWriter.open(root, **SMALL) as writer:
-        # Its thread is busy with something else.
+        # The thread is busy with other work.
         monkeypatch.setattr(writer._services, "wake", lambda: None)
         writer.put_message("T", b"x", keys="k")
 
@@ -178,7 +178,7 @@ def test_many_new_topics_share_a_write_and_delay_nobody(root: Path, run: Callabl
         disk.hold_up()
         for number in range(MANY):
             asker.writer.write(send(f"New{number}", number + 10))
-        # They wait for the disk; the same client's sends to a known topic do not.
+        # They wait for the disk; sends of the same client to a known topic do not.
         asker.writer.write(send("Known", 5))
         assert (await answer_to(asker, 5))["code"] == 0
         assert disk.begun.wait(60)
@@ -198,7 +198,7 @@ def test_sends_to_a_new_topic_keep_their_order(run: Callable[..., None], disk: D
         asker.writer.writelines([send("New", number) for number in range(50)])
         assert await asyncio.to_thread(disk.begun.wait, 60)
         asker.writer.writelines([send("New", number) for number in range(50, 100)])
-        # It is answered when the server has those before it.
+        # The server answers it after it received the previous requests.
         asker.writer.write(wire.request(30, {"topic": "Old", "queueId": "0"}, opaque=MANY))
         assert (await answer_to(asker, MANY))["code"] == 0
         disk.go.set()
@@ -220,7 +220,7 @@ def test_many_groups_of_a_heartbeat_share_a_write(root: Path, run: Callable[...,
         asker.writer.write(heartbeat(*groups, filler, opaque=7))
         assert (await answer_to(asker, 7))["code"] == 0
         assert sorted(disk.writes) == ["subscriptionGroup.json", "topics.json"]
-        # A part of the notices to the member itself comes later.
+        # Some of the notices to the member itself are sent later.
         rest = [(await asker.read())[0]["code"] for _number in range(MANY + 1 - service._NOTICES_TOGETHER)]
         assert {*rest} == {40}
         assert (await asker.ask(wire.request(38, {"consumerGroup": groups[-1]})))[0]["code"] == 0
@@ -296,7 +296,7 @@ def test_a_stop_during_a_write_of_offsets_loses_none(
         disk.hold_up()
         await asker.ask(commit("g", 1))
         assert await asyncio.to_thread(disk.begun.wait, 60)
-        # The server stops while the file is written that does not have this one.
+        # The server stops during a write of the file without this offset.
         await asker.ask(commit("g", 2))
 
     run(test)
@@ -305,7 +305,7 @@ def test_a_stop_during_a_write_of_offsets_loses_none(
     assert not [path for path in (root / "config").iterdir() if path.name.startswith(".")]
 
 
-# What reaches a table
+# Changes of a table
 
 
 @pytest.mark.parametrize("name", ["\ud800g", "a b", "a/b", "a\0b", "", " ", "g" * 256, "\u7ec4"])
@@ -319,7 +319,7 @@ def test_a_group_that_no_client_can_have_reaches_no_table(name: str, root: Path,
         if "\ud800" not in name:
             header, _body = await asker.ask(pull("Old", 0, name))
             assert header["code"] == 1
-        # Others are served as before.
+        # Other clients are served as before.
         asker.writer.write(heartbeat("good", opaque=8))
         assert (await answer_to(asker, 8))["code"] == 0
         assert (await asker.ask(send("New")))[0]["code"] == 0
@@ -383,7 +383,7 @@ def test_a_topic_has_a_filter_that_a_broker_knows(root: Path, run: Callable[...,
     assert table(root, "topics.json")["V"]["topicFilterType"] == "MULTI_TAG"
 
 
-# What clients may cost
+# Costs of requests
 
 
 def test_a_body_of_a_million_digits_is_refused_at_once(run: Callable[..., None]) -> None:
@@ -441,7 +441,7 @@ def test_the_state_of_many_queues_delays_nobody(run: Callable[..., None], monkey
         return present(archive, topic)
 
     async def test(served: rocketmq.Server, asker: Client) -> None:
-        # A quick answer says nothing of the next one, whose topic may have many more queues.
+        # After a quick answer, the next topic may still have many more queues.
         await asker.ask(wire.request(202, {"topic": "Old"}))
         monkeypatch.setattr(Archive, "present", slow)
         asker.writer.write(wire.request(202, {"topic": "Old"}, opaque=2))
@@ -460,7 +460,7 @@ def test_a_topic_is_configured_for_more_queues_than_it_has(run: Callable[..., No
     async def test(_: rocketmq.Server, asker: Client) -> None:
         await asker.ask(wire.request(17, {**fields, "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0"}))
         await asker.ask(send("Wide"))
-        # A held pull sees the message, and then the state does.
+        # First a held pull returns the message, then the state of the topic counts it.
         header, _body = await asker.ask(pull("Wide", 0))
         while header["code"]:
             header, _body = await asker.ask(pull("Wide", 0))
@@ -479,7 +479,7 @@ def test_all_progress_takes_a_time_that_grows_with_the_groups(run: Callable[...,
         for number in range(20_000):
             state.master.groups.get(f"g{number}")
             assert state.offsets.commit(f"g{number}", "Gone", 0, 1)
-        # Of a topic that is gone, so nothing of it is told.
+        # The topic is deleted, so the answer does not contain it.
         _header, body = await asyncio.wait_for(asker.ask(wire.request(317, {"isOrder": "false"})), 30)
         assert body.count(b'{"g') == 20_000
 

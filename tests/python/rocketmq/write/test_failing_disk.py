@@ -43,7 +43,7 @@ BEGIN = f"""
     def well():
         os.unlink(os.environ["FAILING_DISK"])
     def well_while_others_run():
-        # Once a call waits, the disk goes on only after another thread ran twenty times.
+        # Once a call waits, the disk continues only after another thread ran twenty times.
         faulthandler.dump_traceback_later(30, exit=True)
         while not os.path.exists(os.environ["FAILING_DISK"] + ".waits"):
             time.sleep(0.001)

@@ -48,7 +48,7 @@ def test_the_queues_that_readers_see_grow_are_told_once(store: Store, tmp_path: 
     with CommitLog.open(store("basic") / "commitlog") as log:
         writer = ConsumeQueueWriter.create(tmp_path / "new", **options("basic"))
         assert append(writer, log)
-        # Nobody sees what is buffered.
+        # Readers do not see buffered units.
         assert writer.take_grown() == []
         writer.flush(sync=False)
         grown = writer.take_grown()

@@ -489,10 +489,10 @@ def test_the_end_of_the_interpreter_is_like_a_crash(tmp_path: Path) -> None:
 
 
 def put_with_queues(root: Path, **options: Any) -> dict[tuple[str, int], int]:
-    """Put a message that names other queues, then one of those; return how many messages each queue has."""
+    """Put a message that names other queues, then one for such a queue; return the number of messages in each queue."""
     with open_small(root, **options) as writer:
         writer.put_message("Evil", b"evil", queue_id=2, keys="a b", properties={"INNER_MULTI_DISPATCH": "T,%LMQ%a"})
-        # A producer can name the offsets, too.
+        # A producer can also set the offsets.
         forged = {"INNER_MULTI_DISPATCH": "T", "INNER_MULTI_QUEUE_OFFSET": "0"}
         writer.put_message("Evil", b"evil", properties=forged)
         offsets = [writer.put_message("T", b"own", queue_id=queue_id).queue_offset for queue_id in (0, 2)]
