@@ -128,13 +128,18 @@ impl IndexFile {
         self.failure.keep(put.map_err(|e| Error::write_failed(&self.path, e)))
     }
 
+    #[inline]
     fn writer(&self) -> Result<&Mutex<File>> {
-        let writer = self
-            .writer
-            .as_ref()
-            .ok_or_else(|| Error::InvalidArgument(format!("{} is open for reading", self.path.display())))?;
-        self.process.check_writer(&self.path)?;
-        Ok(writer)
+        match &self.writer {
+            Some(writer) if self.process.is_current() => Ok(writer),
+            _ => Err(self.not_writable()),
+        }
+    }
+
+    #[cold]
+    fn not_writable(&self) -> Error {
+        let is_for_reading = || Error::InvalidArgument(format!("{} is open for reading", self.path.display()));
+        self.process.check_writer(&self.path).err().filter(|_| self.is_writable()).unwrap_or_else(is_for_reading)
     }
 
     /// The current header. A file without a whole header reads as if it were extended with zeros.

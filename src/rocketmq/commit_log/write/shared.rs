@@ -294,6 +294,7 @@ mod tests {
             levels: 18,
             flush: FlushMode::Manual,
             limits: Limits { release: Release::V4_9_3, max_message_size: Limits::MAX_MESSAGE_SIZE },
+            multi_dispatch: false,
         };
         let shared = Shared::new(Path::new("log"), 0, options);
         std::thread::scope(|scope| {
