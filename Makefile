@@ -36,12 +36,15 @@ help: ## list the targets
 demo: need-java $(VENV)/.extension ## read, index and search a real broker's store, with Spark and without
 	@$(PY) examples/demo.py
 
+# Each process takes whole files of tests, because the tests of a file may share a server, a Spark session or a count.
+TEST_PROCESSES ?= 2
+
 .PHONY: test
 test: need-java $(VENV)/.extension ## run all tests: Rust, Python, Spark
 	@echo '== cargo test'
 	@$(CARGO) test --locked --quiet
 	@echo '== pytest'
-	@$(PY) -m pytest -q --ignore tests/python/web
+	@$(PY) -m pytest -q -n $(TEST_PROCESSES) --dist loadfile --ignore tests/python/web
 
 .PHONY: test-web
 test-web: need-browser $(VENV)/.extension ## test the pages of `logdex browse` in Chromium

@@ -109,7 +109,7 @@ pub(crate) struct Entries<'a, S> {
     geometry: Geometry,
     /// Position of the first entry of the block.
     first: u32,
-    block: Vec<u32>,
+    block: Vec<[u32; WORDS]>,
     /// Positions whose entries were not returned yet.
     ahead: Range<u32>,
 }
@@ -125,14 +125,14 @@ impl<'a, S: ReadAt> Entries<'a, S> {
 
     fn held(&self) -> Option<Entry> {
         let number = (self.ahead.start - self.first) as usize;
-        self.block.as_chunks().0.get(number).copied().map(Entry::of_words)
+        self.block.get(number).copied().map(Entry::of_words)
     }
 
     fn read_block(&mut self) -> io::Result<()> {
         self.first = self.ahead.start;
         let count = self.ahead.end.saturating_sub(self.first).min(Self::BLOCK);
-        self.block.resize(count as usize * WORDS, 0);
-        self.source.word_run(self.geometry.entry(self.first), &mut self.block)
+        self.block.resize(count as usize, [0; WORDS]);
+        self.source.word_run(self.geometry.entry(self.first), self.block.as_flattened_mut())
     }
 }
 
