@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -120,7 +121,9 @@ def ask(page: Callable[[Query], View], leave: threading.Event | None) -> list[di
         "http_version": "1.1",
         "root_path": "",
     }
-    asyncio.run(application(OnePage(page), TOKEN)(scope, receive, send))
+    # In a thread, because the browser of other tests has an event loop in this one.
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(lambda: asyncio.run(application(OnePage(page), TOKEN)(scope, receive, send))).result()
     return sent
 
 
