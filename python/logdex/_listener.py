@@ -12,7 +12,7 @@ import os
 import resource
 import socket
 import sys
-from collections import Counter
+from collections import Counter, deque
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +28,7 @@ HEAD = 4
 """Bytes at the beginning of a frame that say how long it is."""
 _TICK_S = 1.0
 _TURN_S = 0.01
-"""Time after which other clients are served before the next frame of the same client."""
+"""Time for frames in one turn of the event loop. After it, each client has one frame served per turn."""
 _BACKLOG = 1024
 _ACCEPTED_AT_ONCE = 16
 _ACCEPT_AGAIN_S = 1.0
@@ -110,6 +110,9 @@ class Connection(asyncio.BufferedProtocol):
         self._buffer = bytearray()
         self._needed = HEAD
         """The bytes with which the next frame is whole, as far as it is known."""
+        self._frames: deque[Sized] = deque()
+        """Whole frames that are split from the buffer but not served yet."""
+        self._bytes_of_frames = 0
         self._unsent: list[bytes] = []
         self._unsent_bytes = 0
         self._is_receiving = False
@@ -140,7 +143,7 @@ class Connection(asyncio.BufferedProtocol):
             self._active = self._listener.now()
             # A view, because asyncio slices the bytes that the system does not accept at once.
             self._transport.write(memoryview(self._unsent[0] if len(self._unsent) == 1 else b"".join(self._unsent)))
-            size = self._transport.get_write_buffer_size()
+            size = self.unsent_bytes
             if size > self._listener.limits.most_unsent_bytes:
                 self.drop("takes no answers")
             elif size:
@@ -151,12 +154,16 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def unsent_bytes(self) -> int:
         """Bytes that the client has not received yet."""
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+        if self._transport is None:
+            return 0
+        # With TLS, asyncio counts only what is not yet passed on to the socket's own transport.
+        under = getattr(getattr(self._transport, "_ssl_protocol", None), "_transport", None)
+        return self._transport.get_write_buffer_size() + (0 if under is None else under.get_write_buffer_size())
 
     @property
     def received_bytes(self) -> int:
-        """Bytes of the client's unfinished frame."""
-        return len(self._buffer)
+        """Bytes of the client's frames that are unfinished or not served yet."""
+        return len(self._buffer) + self._bytes_of_frames
 
     @property
     def waits_since(self) -> float:
@@ -196,8 +203,10 @@ class Connection(asyncio.BufferedProtocol):
             self._accepted.shutdown(socket.SHUT_RDWR)
 
     def _forget(self) -> None:
-        self._listener.received_bytes -= len(self._buffer)
+        self._listener.received_bytes -= self.received_bytes
         self._buffer.clear()
+        self._frames.clear()
+        self._bytes_of_frames = 0
         self._listener.forget(self)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -283,25 +292,22 @@ class Connection(asyncio.BufferedProtocol):
         self._send_all()
 
     def _pass_on_frames(self) -> None:
-        service, buffer = self._listener.service, self._buffer
-        until = self._listener.now() + _TURN_S
+        service, buffer, frames = self._listener.service, self._buffer, self._frames
+        until = self._listener.turn_end()
         try:
-            while self._is_reading() and len(buffer) >= self._needed:
-                self._needed = service.frame_length(bytes(buffer[:HEAD]))
-                if len(buffer) < self._needed:
-                    break
-                self._needed = HEAD
-                at = 0
-                for frame in service.frames(self, bytes(buffer)):
-                    if not self._is_reading():
+            while self._is_reading() and (frames or len(buffer) >= self._needed):
+                if not frames:
+                    self._needed = service.frame_length(bytes(buffer[:HEAD]))
+                    if len(buffer) < self._needed:
                         break
-                    at += len(frame)
-                    self._take(frame, until)
-                if not buffer:
-                    # The connection was dropped meanwhile.
-                    break
-                self._listener.received_bytes -= at
-                del buffer[:at]
+                    self._needed = HEAD
+                    frames.extend(service.frames(self, bytes(buffer)))
+                    self._bytes_of_frames = sum(map(len, frames))
+                    del buffer[: self._bytes_of_frames]
+                frame = frames.popleft()
+                self._bytes_of_frames -= len(frame)
+                self._listener.received_bytes -= len(frame)
+                self._take(frame, until)
         except Goodbye as goodbye:
             self.send(goodbye.content)
             self.close()
@@ -318,7 +324,7 @@ class Connection(asyncio.BufferedProtocol):
             self._has_spoken = True
             self._listener.note_frame(self)
         self._listener.service.received(self, frame)
-        if self._active > until and self._is_reading():
+        if self._frames and self._active > until and self._is_reading():
             # The next frames wait until the event loop has served other clients.
             self.pause()
             self._listener.soon(self.resume)
@@ -341,7 +347,8 @@ class Listener:
         """A host without an idle connection, and the time until which this is not checked again."""
         self._capacity = self.limits.connections
         self._is_full = False
-        self._handshakes: dict[Connection, None] = {}
+        self._handshakes: dict[Connection, float] = {}
+        """TLS handshakes that are under way, and when they began, the oldest first."""
         self._opening: set[asyncio.Task[None]] = set()
         self._unsent: dict[Connection, tuple[int, float]] = {}
         """Bytes that wait for a client, and the time since which it has received none."""
@@ -349,6 +356,9 @@ class Listener:
         self._sockets: list[socket.socket] = []
         self._watch: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._turn_end = 0.0
+        self._is_turn_set = False
+        """Whether this turn of the event loop has its own end, which is not set again."""
 
     def now(self) -> float:
         """Return the seconds of the event loop's clock."""
@@ -358,6 +368,21 @@ class Listener:
         """Let the event loop call something in its next turn."""
         if self._loop is not None:
             self._loop.call_soon(call)
+
+    def turn_end(self) -> float:
+        """Return the time until which frames of all clients are served before the event loop's next turn.
+
+        Several short turns have the same end, because a callback for each turn costs as much as a frame.
+        """
+        now = self.now()
+        if now >= self._turn_end and not self._is_turn_set:
+            self._turn_end = now + _TURN_S
+            self._is_turn_set = True
+            self.soon(self._begin_turn)
+        return self._turn_end
+
+    def _begin_turn(self) -> None:
+        self._is_turn_set = False
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> tuple[str, int]:
         """Listen, and return host and port. Another call listens on another address.
@@ -435,7 +460,7 @@ class Listener:
                 await asyncio.wait_for(_readable(loop, accepted), _HANDSHAKE_S)
                 if connection not in self.connections or not self._admit_handshake():
                     raise ConnectionAbortedError("no TLS handshake")
-                self._handshakes[connection] = None
+                self._handshakes[connection] = self.now()
             is_ours = False
             await loop.connect_accepted_socket(lambda: connection, accepted, **handshake)
         except (OSError, asyncio.TimeoutError) as error:
@@ -470,8 +495,9 @@ class Listener:
         known_host, until = self._no_idle
         if host == known_host and self.now() < until:
             return None
-        oldest = min((each for each in self.connections if each.host == host), key=lambda each: each.active)
-        if oldest.is_idle:
+        of_host = (each for each in self.connections if each.host == host)
+        oldest = min(of_host, key=lambda each: each.active, default=None)
+        if oldest is not None and oldest.is_idle:
             return oldest
         # So that a new client does not always cost a check of all connections.
         self._no_idle = (host, self.now() + _NO_IDLE_S)
@@ -481,8 +507,8 @@ class Listener:
         """Return whether one more client may start a TLS handshake. A slow handshake is ended for it."""
         if len(self._handshakes) < _HANDSHAKES:
             return True
-        oldest = next(iter(self._handshakes))
-        if not oldest.is_idle:
+        oldest, began = next(iter(self._handshakes.items()))
+        if began + _IDLE_S[0] > self.now():
             return False
         del self._handshakes[oldest]
         oldest.drop("no TLS handshake, and there are too many")
@@ -592,6 +618,8 @@ def _listen(addresses: Iterable[tuple[int, Any]]) -> list[socket.socket]:
         try:
             listening.append(socket.create_server(address, family=family, backlog=_BACKLOG))
             listening[-1].settimeout(0)
+            # Accepted sockets inherit it. asyncio sets it only on sockets that name their protocol.
+            listening[-1].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as error:
             number = error.errno or errno.EADDRNOTAVAIL
             failed = OSError(number, os.strerror(number), f"{address[0]}:{address[1]}")

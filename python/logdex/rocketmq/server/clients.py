@@ -44,6 +44,8 @@ _MOST_TAGS = 16_384
 """Largest number of tags in one subscription."""
 _MOST_LOCKS = 200_000
 """Largest number of queue locks."""
+_SWEEP_S = 1.0
+"""Seconds between two searches of a full table for expired locks, because each looks at all locks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +172,8 @@ class Clients:
         self._produces: dict[Peer, dict[str, None]] = {}
         self._members = 0
         self._locks: dict[tuple[str, MessageQueue], tuple[str, float]] = {}
+        self._swept: float | None = None
+        """Time of the last search for expired locks."""
 
     def join(self, group: str, peer: Peer, member: Member, data: ConsumerData) -> list[Notice]:
         """Take the heartbeat of a consumer; return what members are told.
@@ -201,15 +205,17 @@ class Clients:
         """Record the heartbeat of a producer.
 
         Raises:
-            ValueError: There are too many members.
+            ValueError: There are too many groups or members.
         """
-        if group in self.producers or len(self.producers) < _MOST_GROUPS:
-            members = self.producers.setdefault(group, {})
-            if peer not in members:
-                self._count_member()
-                self._members += 1
-                self._produces.setdefault(peer, {})[group] = None
-            members[peer] = member
+        members = self.producers.get(group, {})
+        if peer not in members:
+            self._count_member()
+            if not members and len(self.producers) >= _MOST_GROUPS:
+                raise ValueError(f"more than {_MOST_GROUPS} producer groups")
+            self._members += 1
+            self._produces.setdefault(peer, {})[group] = None
+        members[peer] = member
+        self.producers[group] = members
 
     def _count_member(self) -> None:
         if self._members >= _MOST_MEMBERS:
@@ -247,6 +253,7 @@ class Clients:
 
     def forget_locks(self, now: float) -> None:
         """Drop the locks that expired."""
+        self._swept = now
         self._locks = {key: lock for key, lock in self._locks.items() if lock[1] + _LOCK_S >= now}
 
     def lock(self, group: str, client_id: str, queues: list[MessageQueue], now: float) -> list[MessageQueue]:
@@ -257,7 +264,8 @@ class Clients:
         """
         granted = []
         if len(self._locks) + len(queues) > _MOST_LOCKS:
-            self.forget_locks(now)
+            if self._swept is None or self._swept + _SWEEP_S <= now:
+                self.forget_locks(now)
             if len(self._locks) + len(queues) > _MOST_LOCKS:
                 raise ValueError(f"more than {_MOST_LOCKS} locks of queues")
         for queue in queues:

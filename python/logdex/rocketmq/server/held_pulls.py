@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from logdex.rocketmq.server.exchange import Hold, Request
 
 _Key = TypeVar("_Key")
+
+_log = logging.getLogger(__name__)
 
 _AT_ONCE = 32
 """Pulls that are answered in one turn of the event loop, so that other clients do not wait longer."""
@@ -100,7 +103,11 @@ class HeldPulls:
         for _ in range(min(_AT_ONCE, len(self._due))):
             held = self._due.popleft()
             self.size -= held.size
-            self._answer(held)
+            try:
+                self._answer(held)
+            except Exception:  # noqa: BLE001 -- logged
+                # A bug in logdex must not keep the others from their answers.
+                _log.exception("the answer to a held pull")
         if self._due:
             self._loop.call_soon(self._answer_some)
 

@@ -20,10 +20,12 @@ import pytest
 import wire
 from logdex import _listener, rocketmq
 from logdex.rocketmq import StoreWriter
-from logdex.rocketmq.server import Limits, held_pulls, service
+from logdex.rocketmq.fastjson import MessageQueue
+from logdex.rocketmq.server import Limits, clients, held_pulls, service
 from logdex.rocketmq.server.answers import answer
 from logdex.rocketmq.server.archive import Archive
-from logdex.rocketmq.server.exchange import Hold
+from logdex.rocketmq.server.clients import Clients, Member
+from logdex.rocketmq.server.exchange import Hold, Peer
 from logdex.rocketmq.server.held_pulls import HeldPull, HeldPulls
 from serve_client import Client, client
 
@@ -97,6 +99,12 @@ def run(root: Path) -> Callable[..., None]:
         asyncio.run(body())
 
     return run
+
+
+def _trusting() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
 
 
 @pytest.fixture
@@ -179,7 +187,81 @@ def test_requests_that_wait_take_a_limited_memory(run: Callable[..., None], monk
     run(test)
 
 
+def test_a_fault_in_the_answer_to_a_held_pull_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    answered = []
+
+    def answer_held(held: HeldPull) -> None:
+        answered.append(held)
+        if len(answered) == 1:
+            raise KeyError("a bug")
+
+    async def body() -> None:
+        held = HeldPulls(asyncio.get_running_loop(), answer_held)
+        for _ in range(2 * held_pulls._AT_ONCE):
+            held.add(HeldPull(Mock(), Mock(), Hold("T", 0, 0, 60.0), 10))
+        held.grown([("T", 0, 1)])
+        for _ in range(4):
+            await asyncio.sleep(0)
+        assert len(answered) == 2 * held_pulls._AT_ONCE
+        assert (len(held), held.size) == (0, 0)
+
+    asyncio.run(body())
+    assert "a bug" in caplog.text
+
+
 # Time
+
+
+def test_all_clients_share_the_time_of_a_turn() -> None:
+    class Frames:
+        """A protocol of frames of four bytes, each of which takes 1 ms."""
+
+        def __init__(self) -> None:
+            self.now, self.splits = 0.0, 0
+            self.taken: list[tuple[Any, bytes]] = []
+            self.connected = self.disconnected = Mock()
+
+        def frame_length(self, _: bytes) -> int:
+            return 4
+
+        def frames(self, _: Any, data: bytes) -> list[bytes]:
+            self.splits += 1
+            return [data[at : at + 4] for at in range(0, len(data) - 3, 4)]
+
+        def received(self, connection: Any, frame: bytes) -> None:
+            self.now += 0.001
+            self.taken.append((connection, frame))
+
+    async def body() -> None:
+        frames = Frames()
+        listener = _listener.Listener(frames)
+        listener._loop = asyncio.get_running_loop()
+        listener.now = lambda: frames.now  # type: ignore[method-assign]
+        connections = [_listener.Connection(listener, Mock(), (f"h{number}", 1)) for number in range(20)]
+        data = b"".join(b"%04d" % number for number in range(50)) + b"rest"[:3]
+        for connection in connections:
+            listener.connections.add(connection)
+            transport = Mock(spec=asyncio.Transport)
+            transport.is_closing.return_value = False
+            connection.connection_made(transport)
+            connection.get_buffer(-1)[: len(data)] = data
+            connection.buffer_updated(len(data))
+        # The first client has the turn of 10 ms, and each other client one frame.
+        assert len(frames.taken) <= 12 + 19
+        assert {connection for connection, _ in frames.taken} == {*connections}
+        assert listener.received_bytes == 20 * len(data) - 4 * len(frames.taken)
+        while len(frames.taken) < 1_000:
+            before = len(frames.taken)
+            await asyncio.sleep(0)
+            assert before < len(frames.taken) <= before + 22 + 19
+        assert frames.splits == 20
+        for connection in connections:
+            assert [int(frame) for each, frame in frames.taken if each is connection] == [*range(50)]
+        assert listener.received_bytes == 20 * 3
+        connections[0].drop("test")
+        assert listener.received_bytes == 19 * 3
+
+    asyncio.run(body())
 
 
 def test_many_requests_of_one_client_let_others_in(run: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,13 +321,51 @@ def test_searches_of_one_client_leave_threads_for_others(
     run(test)
 
 
+def test_the_locks_of_all_are_searched_at_most_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "_MOST_LOCKS", 3)
+    sweeps = []
+    forget_locks = Clients.forget_locks
+
+    def note(self: Clients, now: float) -> None:
+        sweeps.append(now)
+        forget_locks(self, now)
+
+    monkeypatch.setattr(Clients, "forget_locks", note)
+    known, queues = Clients(), [MessageQueue("b", number, "T") for number in range(3)]
+    known.lock("g", "c", queues, 100.0)
+    for now in (100.0, 100.4, 100.9, 101.0, 101.5):
+        with pytest.raises(ValueError, match="more than 3 locks"):
+            known.lock("h", "c", queues[:1], now)
+    assert sweeps == [100.0, 101.0]
+    assert known.lock("h", "c", queues[:1], 161.0) == queues[:1]
+
+
+def test_a_refused_producer_leaves_no_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "_MOST_MEMBERS", 2)
+    known, peer, member = Clients(), Peer("127.0.0.1:1"), Member("c", "JAVA", 1, 0.0)
+    known.produce("a", peer, member)
+    known.produce("b", peer, member)
+    with pytest.raises(ValueError, match="more than 2 members"):
+        known.produce("c", peer, member)
+    assert {*known.producers} == {"a", "b"}
+    monkeypatch.setattr(clients, "_MOST_MEMBERS", 9)
+    monkeypatch.setattr(clients, "_MOST_GROUPS", 2)
+    with pytest.raises(ValueError, match="more than 2 producer groups"):
+        known.produce("c", peer, member)
+    known.produce("a", Peer("127.0.0.1:2"), member)
+    known.leave(peer)
+    assert {*known.producers} == {"a"}
+
+
 # Memory
 
 
+@pytest.mark.parametrize("is_encrypted", [False, True])
 def test_clients_that_take_nothing_are_dropped_if_too_much_waits_for_all(
-    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    is_encrypted: bool, run: Callable[..., None], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     waiting = []
+    tls = _trusting() if is_encrypted else None
 
     async def test(server: rocketmq.Server) -> None:
         listener, _ = _parts(server)
@@ -256,7 +376,7 @@ def test_clients_that_take_nothing_are_dropped_if_too_much_waits_for_all(
             waiting.append(listener._unsent_bytes)
 
         monkeypatch.setattr(listener, "count_unsent", note)
-        async with client(server) as good, client(server) as first, client(server) as second:
+        async with client(server, tls) as good, client(server, tls) as first, client(server, tls) as second:
             await good.ask(wire.request(30, MAX))
             await _until(lambda: len(listener.connections) == 3)
             for greedy in (first, second):
@@ -267,7 +387,8 @@ def test_clients_that_take_nothing_are_dropped_if_too_much_waits_for_all(
             for greedy in (first, second):
                 greedy.writer.transport.abort()
 
-    run(test, limits=Limits(unsent_bytes=1 << 30, most_unsent_bytes=1 << 30, all_unsent_bytes=1_000_000))
+    limits = Limits(unsent_bytes=1 << 30, most_unsent_bytes=1 << 30, all_unsent_bytes=1_000_000)
+    run(test, limits=limits, tls=request.getfixturevalue("certificate") if is_encrypted else None)
     assert 0 < max(waiting) <= 1_000_000
 
 
@@ -325,6 +446,14 @@ def test_one_address_takes_a_part_of_the_connections(run: Callable[..., None], m
     run(test, limits=Limits(connections=10, connections_of_address=2))
 
 
+def test_an_address_may_have_no_connection_at_all(run: Callable[..., None]) -> None:
+    async def test(server: rocketmq.Server) -> None:
+        async with client(server) as refused:
+            assert await refused.is_closed()
+
+    run(test, limits=Limits(connections_of_address=0))
+
+
 def test_clients_without_a_handshake_are_counted_and_timed_out(
     run: Callable[..., None], certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -346,8 +475,7 @@ def test_few_handshakes_are_under_way_and_slow_ones_make_place(
 ) -> None:
     monkeypatch.setattr(_listener, "_IDLE_S", (0.0, 1_000.0))
     monkeypatch.setattr(_listener, "_HANDSHAKES", 2)
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context = _trusting()
 
     async def test(server: rocketmq.Server) -> None:
         listener, _ = _parts(server)
