@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import threading
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -66,6 +67,8 @@ class Archive:
         self._facts: dict[str, tuple[float, Any]] = {}
         self._queues: dict[tuple[str, int], tuple[float, ConsumeQueue, QueueView]] = {}
         self._growths = 0
+        self._lock = threading.Lock()
+        """Held for each change of the cached queues."""
 
     @property
     def log_file_size(self) -> int:
@@ -129,18 +132,20 @@ class Archive:
                 return None
             # The files of a queue that was open for long may be gone, and its topic with them.
             kept = (now + self._bounds_kept_s, queue, queue.view())
-            if growths == self._growths:
-                self._queues[topic, queue_id] = kept
-            if len(self._queues) > _QUEUES_KEPT:
-                self._queues.pop(next(iter(self._queues)), None)
+            with self._lock:
+                if growths == self._growths:
+                    self._queues[topic, queue_id] = kept
+                if len(self._queues) > _QUEUES_KEPT:
+                    del self._queues[next(iter(self._queues))]
         return kept[1:]
 
     def forget_bounds(self, queues: Iterable[tuple[str, int]]) -> None:
         """Discard the cached bounds of these queues, because they grew."""
         # A view that another thread is opening may be older than this call, so it is not cached.
-        self._growths += 1
-        for queue in queues:
-            self._queues.pop(queue, None)
+        with self._lock:
+            self._growths += 1
+            for queue in queues:
+                self._queues.pop(queue, None)
         self._facts.pop("keys", None)
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:

@@ -123,8 +123,11 @@ def heartbeat(_: Archive, state: State, request: Request) -> Answer:
             notices += state.clients.join(consumer.group, request.peer, member, consumer)
         for group in data.producers:
             state.clients.produce(group, request.peer, member)
-    except ValueError as error:
-        raise Refusal(Code.SYSTEM_ERROR, f"heartbeat: {error!r}") from None
+    except (Refusal, ValueError) as error:
+        refused = error if isinstance(error, Refusal) else Refusal(Code.SYSTEM_ERROR, f"heartbeat: {error!r}")
+        # The client has joined the groups before.
+        refused.answer.notices = notices
+        raise refused from None
     return Answer(notices=notices)
 
 

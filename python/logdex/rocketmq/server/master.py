@@ -158,8 +158,10 @@ class TopicTable:
         number = max(0, min(queues, origin.write_queues))
         return self.create(name, number, origin.perm & ~INHERIT, sys_flag)
 
-    def create(self, name: str, queues: int, perm: int = READ | WRITE, sys_flag: int = 0) -> Topic:
-        """Create a topic unless it exists.
+    def create(
+        self, name: str, queues: int, perm: int = READ | WRITE, sys_flag: int = 0, *, is_own: bool = False
+    ) -> Topic:
+        """Create a topic unless it exists. The limit of topics is not for the broker's own.
 
         Raises:
             Refusal: There are too many topics.
@@ -167,7 +169,8 @@ class TopicTable:
         known = self.get(name)
         if known is not None:
             return known
-        _check_number(self.table, "topics")
+        if not is_own:
+            _check_number(self.table, "topics")
         self.table.put(name, _topic(name, queues, perm, sys_flag))
         return topic_of(self.table.entries[name])
 

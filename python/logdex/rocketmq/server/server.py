@@ -206,11 +206,11 @@ class Server:
             )
         else:
             service = BrokerService(archive, state, keys, writer.put_each, tables=table_writer)
-        if writer is not None:
-            # This must happen before the first pull can wait.
-            writer.follow(partial(_call_soon, asyncio.get_running_loop(), service.grown))
         listener = Listener(service, self._limits)
         try:
+            if writer is not None:
+                # This must happen before the first pull can wait.
+                writer.follow(partial(_call_soon, asyncio.get_running_loop(), service.grown))
             host, port = await listener.start(*self._place, tls_context(self._tls))
         except BaseException:
             service.close()
@@ -420,10 +420,14 @@ class _KeptEnd:
 async def _repeat(service: BrokerService, state: State, tables: TableWriter) -> None:
     while True:
         await asyncio.sleep(_SAVE_S)
-        state.begin_day(date.today())  # noqa: DTZ011 -- the broker's own day
-        service.drop_silent()
-        # This includes tables whose last write failed. An error is logged.
-        tables.save(_tables(state), lambda _: None)
+        try:
+            state.begin_day(date.today())  # noqa: DTZ011 -- the broker's own day
+            service.drop_silent()
+            # This includes tables whose last write failed. An error is logged.
+            tables.save(_tables(state), lambda _: None)
+        except Exception:  # noqa: BLE001 -- logged
+            # A bug in logdex must not end the task.
+            _log.exception("the clients are not checked, or the tables not saved")
 
 
 def _tables(state: State) -> list[Saving]:
@@ -442,8 +446,9 @@ async def _check_transactions(service: BrokerService, every_s: float) -> None:
         await asyncio.sleep(every_s)
         try:
             await service.check_transactions()
-        except (OSError, ValueError) as error:
-            _log.error("the half messages are not looked at: %s", error)
+        except Exception:  # noqa: BLE001 -- logged
+            # They are looked at again, whatever the reason.
+            _log.exception("the half messages are not looked at")
 
 
 def _call_soon(

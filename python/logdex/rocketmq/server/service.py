@@ -65,7 +65,7 @@ _NOTICES_TOGETHER = 256
 _MOST_HELD = 20_000
 _MOST_FORWARDED = 256
 _MOST_KEPT_BYTES = 64 << 20
-"""Bytes of all requests that wait for their queue, for a thread, or for another client."""
+"""Bytes of all requests that wait for their queue, a thread, a table, a slave, or another client."""
 _FORWARD_S = 10.0
 _LOOK_S = 1.0
 """Seconds between two polls of the queues with held pulls, in a store that a broker may write."""
@@ -131,7 +131,7 @@ class BrokerService:
             table.changed = self._note_change
         self._held = HeldPulls(self._loop, self._answer_held)
         self._kept_bytes = 0
-        """Bytes of the requests that wait for a thread or another client."""
+        """Bytes of the requests that wait for a thread, a table, a slave or another client."""
         self._forwarded: dict[int, _Forwarded] = {}
         self._slaves: LogServer | None = None
         self._slave_timeout_s: float | None = None
@@ -263,19 +263,28 @@ class BrokerService:
         except (OSError, ValueError):
             # The answer to the pull reports the error.
             return MAX_INT64
+        except Exception:  # noqa: BLE001 -- logged
+            # A bug in logdex must not end the polls.
+            _log.exception("the poll of queue %d of topic %s", queue_id, topic)
+            return MAX_INT64
 
     async def check_transactions(self) -> None:
         """Ask producers for the state of their half messages that wait for long."""
         now = now_ms()
+        while await self._check_some(now):
+            pass
+
+    async def _check_some(self, now: int) -> bool:
+        """Check as many half messages as fit into the memory; return whether there are more."""
         checks = await self._loop.run_in_executor(self._threads, look_at_halves, self._archive, self._state, now)
         if self._puts is None or self._state.master is None:
-            return
+            return False
         waiting = []
         if checks.given_up:
-            self._state.master.topics.create(GIVEN_UP_TOPIC, 1)
+            self._state.master.topics.create(GIVEN_UP_TOPIC, 1, is_own=True)
             if await self._saved() is not None:
-                # The pulls are still held and checked again.
-                return
+                # They are still there, and looked at again.
+                return False
         for renewed, half in checks.renewed:
             waiting.append(self._loop.create_future())
             self._puts.put(renewed, partial(self._ask_producer, waiting[-1], half, renewed))
@@ -286,10 +295,11 @@ class BrokerService:
         for placed in await asyncio.gather(*waiting):
             if isinstance(placed, OSError | ValueError):
                 # They are still there, and looked at again.
-                return
+                return False
         for topic, offset in ((HALF_TOPIC, checks.half_offset), (OP_TOPIC, checks.op_offset)):
             if offset:
                 self._state.offsets.commit(CHECK_GROUP, topic, 0, offset)
+        return checks.is_cut
 
     def _ask_producer(
         self, done: asyncio.Future[Placed], half: Message | None, renewed: NewMessage, placed: Placed
@@ -306,7 +316,11 @@ class BrokerService:
             self._start_thread(connection, request, self._read)
         elif code not in self._slow:
             reply = self._answer(request)
-            if self._has_changed or (isinstance(reply, Put) and reply.needs is not None):
+            if isinstance(reply, Hold):
+                # What is stored during the write of a table must wake this pull.
+                self._finish(connection, request, reply)
+                self._save_changes()
+            elif self._has_changed or (isinstance(reply, Put) and reply.needs is not None):
                 self._finish_saved(connection, request, reply)
             else:
                 self._finish(connection, request, reply)
@@ -355,6 +369,12 @@ class BrokerService:
 
     def _finish_saved(self, connection: Connection, request: Request, reply: Reply) -> None:
         """Finish a request when the tables that it changed or needs are written. Other requests do not wait."""
+        notices, size = reply.notices if isinstance(reply, Answer) else [], _size(request)
+        if not self._has_space(size):
+            self._save_changes()
+            self._finish(connection, request, Answer(code=Code.SYSTEM_BUSY, remark=_BUSY, notices=notices))
+            return
+        self._kept_bytes += size
         master = self._state.master
         topic = reply.needs if isinstance(reply, Put) else None
         self._unsaved += 1
@@ -362,6 +382,7 @@ class BrokerService:
             master.topics.waiting[topic] += 1
 
         def then(error: NotSaved | None) -> None:
+            self._kept_bytes -= size
             self._unsaved -= 1
             if master is not None and topic is not None:
                 master.topics.waiting[topic] -= 1
@@ -371,9 +392,14 @@ class BrokerService:
                 self._finish(connection, request, reply)
                 return
             code = Code.SERVICE_NOT_AVAILABLE if isinstance(reply, Put) else Code.SYSTEM_ERROR
-            self._finish(connection, request, Answer(code=code, remark=_not_available(error)))
+            self._finish(connection, request, Answer(code=code, remark=_not_available(error), notices=notices))
 
         self._save(then)
+
+    def _save_changes(self) -> None:
+        """Write the tables that changed. No request waits for it."""
+        if self._has_changed:
+            self._save(lambda _: None)
 
     def _save(self, then: Callable[[NotSaved | None], None]) -> None:
         self._has_changed = False
@@ -413,17 +439,19 @@ class BrokerService:
         self._results.release()
         self._in_threads -= 1
         self._kept_bytes -= size
-        if not done.cancelled():
-            reply = done.result()
-            if reply is None and request.is_read:
-                self._start(connection, request)
-            else:
+        try:
+            reply = None if done.cancelled() else done.result()
+            if reply is not None:
                 self._finish(connection, request, reply)
-        self._searches[connection] -= 1
-        if self._searches[connection] == _MOST_OF_CLIENT - 1:
-            connection.resume()
-        if not self._searches[connection]:
-            del self._searches[connection]
+            elif request.is_read and connection.is_open:
+                # A client that is gone must not join its groups again.
+                self._start(connection, request)
+        finally:
+            self._searches[connection] -= 1
+            if self._searches[connection] == _MOST_OF_CLIENT - 1:
+                connection.resume()
+            if not self._searches[connection]:
+                del self._searches[connection]
 
     def _finish(self, connection: Connection, request: Request, reply: Reply) -> None:
         if isinstance(reply, Hold):
@@ -516,10 +544,17 @@ class BrokerService:
         if not slaves.is_near:
             self._finish(connection, request, replace(answer, code=Code.SLAVE_NOT_AVAILABLE))
             return
-        end = slaves.end
+        end, size = slaves.end, _size(request)
+        if not self._has_space(size):
+            self._finish(connection, request, replace(answer, code=Code.FLUSH_SLAVE_TIMEOUT))
+            return
+        self._kept_bytes += size
 
         async def wait() -> None:
-            has_it = await slaves.wait_for(end, timeout_s)
+            try:
+                has_it = await slaves.wait_for(end, timeout_s)
+            finally:
+                self._kept_bytes -= size
             self._finish(connection, request, answer if has_it else replace(answer, code=Code.FLUSH_SLAVE_TIMEOUT))
 
         task = self._loop.create_task(wait())

@@ -58,6 +58,8 @@ _MOST_CHECKS = 15
 _KEPT_MS = 72 * 3_600_000
 """fileReservedTime: no producer is asked for an older message."""
 _PULLED = 1024
+_MOST_BYTES = 32 << 20
+"""Bytes of half messages that are kept at a time."""
 _DIGITS = 10
 """More digits are no Java int."""
 _FIRST_PLACE = "TRAN_PREPARED_QUEUE_OFFSET"
@@ -128,6 +130,8 @@ class Checks:
     half_offset: int = 0
     op_offset: int = 0
     """What is done in the two queues."""
+    is_cut: bool = False
+    """Whether there were too many bytes, and the rest is to be looked at after this."""
 
 
 def look_at_halves(archive: Archive, state: State, now: int) -> Checks:
@@ -150,12 +154,18 @@ def look_at_halves(archive: Archive, state: State, now: int) -> Checks:
             passed.add(op.queue_offset)
         else:
             done[int(body)] = op.queue_offset
+    size = 0
     for half in _messages(archive, HALF_TOPIC, checks.half_offset):
         if half.queue_offset in done:
             passed.add(done[half.queue_offset])
-        elif not _look_at(master, half, now, done, checks):
+        elif _look_at(master, half, now, done, checks):
+            size += half.store_size
+        else:
             break
         checks.half_offset = half.queue_offset + 1
+        if size > _MOST_BYTES:
+            checks.is_cut = True
+            break
     while checks.op_offset in passed:
         checks.op_offset += 1
     return checks
@@ -165,11 +175,12 @@ def _look_at(master: Master, half: Message, now: int, done: dict[int, int], chec
     """Decide about one half message; return False if it, and so those after it, is too young."""
     asked, patience_s = _number(half, _CHECK_TIMES), _number(half, _CHECK_AFTER)
     age = now - half.born_timestamp
+    if half.store_timestamp >= now:
+        # It may have been stored by this check.
+        return False
     if (asked or 0) >= _MOST_CHECKS or age > _KEPT_MS:
         checks.given_up.append(again(half, GIVEN_UP_TOPIC, 0, master.store_host))
         return True
-    if half.store_timestamp >= now:
-        return False
     renewed = again(half, HALF_TOPIC, half.queue_id, half.store_host)
     if patience_s is not None and age < patience_s * 1000:
         # It must not hold up those after it. The end names the first of its places.

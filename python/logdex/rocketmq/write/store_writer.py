@@ -342,10 +342,12 @@ class StoreWriter(Closing):
         Raises:
             ValueError: The writer was opened with `services=False`.
         """
-        self._check_open()
-        if self._services is None:
-            raise ValueError("services=False: expected a writer with its thread")
-        self._services.seen = seen
+        if seen is not None:
+            self._check_open()
+            if self._services is None:
+                raise ValueError("services=False: expected a writer with its thread")
+        if self._services is not None:
+            self._services.seen = seen
 
     def _wake(self) -> None:
         if self._services is not None:

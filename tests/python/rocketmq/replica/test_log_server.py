@@ -16,6 +16,7 @@ from logdex import rocketmq
 from logdex.rocketmq import CommitLog, MessageStore, StoreWriter
 from logdex.rocketmq.replica import log_server
 from logdex.rocketmq.replica.log_server import LogServer
+from logdex.rocketmq.server import service
 from serve_client import client
 
 if TYPE_CHECKING:
@@ -268,6 +269,37 @@ def test_producers_wait_for_a_slave(tmp_path: Path) -> None:
         return codes
 
     assert asyncio.run(test()) == [11, 0, 0, 12]
+
+
+def test_sends_that_wait_for_a_slave_take_a_limited_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "store"
+    with StoreWriter.open(root, file_size=FILE, hash_slots=100, max_entries=400) as writer:
+        writer.put_message("Old", b"first", keys="first")
+    monkeypatch.setattr(service, "_MOST_KEPT_BYTES", 1_500)
+
+    async def test() -> None:
+        options: dict[str, Any] = {"write": True, "ha_port": 0, "sync_slaves": True}
+        async with rocketmq.serve(root, port=0, **options) as server, client(server) as asker:
+            assert server._running is not None
+            broker = server._running[1]
+            _, config = await asker.ask(wire.request(26, {}))
+            async with slave(int(config.split(b"haListenPort=")[1].split()[0])) as follower:
+                follower.report(0)
+                offset, piece = await follower.frame()
+                follower.report(offset + len(piece))
+                for opaque in (5, 6):
+                    asker.writer.write(wire.request(310, {**SEND, "b": "Old", "e": "0"}, b"body", opaque=opaque))
+                # The second message is stored, but nothing more may wait.
+                header, _ = await asker.read()
+                assert (header["opaque"], header["code"]) == (6, 12)
+                assert 1_000 < broker._kept_bytes <= 1_500
+                end = broker._slaves.end if broker._slaves is not None else 0
+                follower.report(end)
+                header, _ = await asker.read()
+                assert (header["opaque"], header["code"]) == (5, 0)
+                assert broker._kept_bytes == 0
+
+    asyncio.run(test())
 
 
 def test_ports_of_slaves_are_refused_where_they_make_no_sense(root: Path) -> None:

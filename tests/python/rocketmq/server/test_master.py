@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
@@ -19,7 +20,8 @@ from logdex import rocketmq
 from logdex.cli import main
 from logdex.errors import CorruptFileError, LockedError
 from logdex.rocketmq import MessageStore, StoreWriter
-from logdex.rocketmq.server.sends import REGION
+from logdex.rocketmq.server import master, service, transactions
+from logdex.rocketmq.server.sends import HALF_TOPIC, REGION
 from serve_client import Client, client
 
 if TYPE_CHECKING:
@@ -469,6 +471,85 @@ def test_a_half_message_that_nobody_ends_is_given_up(root: Path, run: Callable[.
     halves = _stored(root, "RMQ_SYS_TRANS_HALF_TOPIC")
     assert len(halves) == 16
     assert len(_stored(root, "TRANS_CHECK_MAX_TIME_TOPIC")) == 1
+
+
+def test_the_check_of_transactions_survives_a_fault_and_the_limit_of_topics(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(master, "_MOST_NAMES", 0)
+    check, faults = service.BrokerService.check_transactions, iter([KeyError("a bug")])
+
+    async def fail_once(broker: service.BrokerService) -> None:
+        for fault in faults:
+            raise fault
+        await check(broker)
+
+    monkeypatch.setattr(service.BrokerService, "check_transactions", fail_once)
+    monkeypatch.setattr(transactions, "_MOST_CHECKS", 0)
+
+    async def test(server: rocketmq.Server, asker: Client) -> None:
+        # At the limit, no client makes a topic.
+        assert (await asker.ask(_send()))[0]["code"] == 2
+        await asker.ask(_send(b="Old", e="0", f="4", i="TRAN_MSG\x01true\x02PGROUP\x01p"))
+        for _ in range(400):
+            if ("TRANS_CHECK_MAX_TIME_TOPIC", 0) in server.store.queues():
+                return
+            await asyncio.sleep(0.02)
+        pytest.fail("waited for 8 s")
+
+    run(test, check_every_s=0.02)
+    assert "a bug" in caplog.text
+
+
+def test_half_messages_are_checked_with_a_limited_memory(
+    root: Path, run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transactions, "_MOST_BYTES", 10_000)
+    looked: list[tuple[int, int, bool]] = []
+    look = transactions.look_at_halves
+
+    def note(*arguments: Any) -> transactions.Checks:
+        checks = look(*arguments)
+        looked.append((len(checks.renewed), checks.half_offset, checks.is_cut))
+        return checks
+
+    monkeypatch.setattr(service, "look_at_halves", note)
+
+    async def test(server: rocketmq.Server, asker: Client) -> None:
+        assert server._running is not None
+        half: dict[str, Any] = {"f": "4", "i": "TRAN_MSG\x01true\x02PGROUP\x01p"}
+        for _ in range(5):
+            assert (await asker.ask(_send(body=b"x" * 6_000, **half)))[0]["code"] == 0
+        broker = server._running[1]
+        seen: dict[str, str] = {}
+        while seen.get("offset") != "5":
+            seen = (await asker.ask(wire.request(30, {"topic": HALF_TOPIC, "queueId": "0"})))[0]["extFields"]
+        await broker.check_transactions()
+
+    run(test, check_every_s=1000)
+    # The renewed ones were stored by the same check, and wait for the next one.
+    assert looked == [(2, 2, True), (2, 4, True), (1, 5, False)]
+    assert len(_stored(root, HALF_TOPIC)) == 10
+
+
+@pytest.mark.parametrize("services", [False, True])
+def test_a_writer_that_cannot_be_followed_leaves_no_thread(services: bool, root: Path) -> None:
+    threads = {*threading.enumerate()}
+
+    async def refused(writer: StoreWriter) -> None:
+        with pytest.raises(ValueError, match="services=False"):
+            await rocketmq.serve(writer, port=0).start()
+
+    async def closed_first(writer: StoreWriter) -> None:
+        server = rocketmq.serve(writer, port=0)
+        await server.start()
+        writer.close()
+        await server.stop()
+        assert server._writer is None
+
+    with StoreWriter.open(root, services=services) as writer:
+        asyncio.run((closed_first if services else refused)(writer))
+    assert {*threading.enumerate()} <= threads
 
 
 def test_wrong_uses_are_refused(root: Path, tmp_path: Path) -> None:

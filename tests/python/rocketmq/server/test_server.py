@@ -6,9 +6,11 @@ import asyncio
 import json
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +19,7 @@ import golden
 import wire
 from logdex import _listener, rocketmq
 from logdex._core import RemotingCommand
+from logdex._types import MAX_INT64
 from logdex.rocketmq.server import Limits, service
 from logdex.rocketmq.server.answers import answer
 from logdex.rocketmq.server.archive import Archive
@@ -84,6 +87,16 @@ def test_requests_of_one_connection_are_answered(run: Callable[..., None]) -> No
                 for member in ("code", "opaque", "extFields", "remark"):
                     assert header.get(member) == real.get(member), name
                 assert body == real_body
+
+    run(test)
+
+
+def test_an_answer_in_parts_does_not_wait_for_the_client_s_acknowledgement(run: Callable[..., None]) -> None:
+    async def test(server: rocketmq.Server) -> None:
+        async with client(server) as asker:
+            await asker.ask(wire.request(30, MAX))
+            (connection,) = _parts(server)[0].connections
+            assert connection._accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
     run(test)
 
@@ -577,3 +590,73 @@ def test_the_command_serves_until_a_signal_comes(number: signal.Signals, root: P
         assert served.wait(20) == 0
     assert wire.value(offsets.read_bytes())["offsetTable"]["BBTopic@g"] == {"1": 7}
     assert "UPDATE_CONSUMER_OFFSET" in log.read_text()
+
+
+def test_a_queue_that_grows_while_it_is_opened_is_not_kept(root: Path) -> None:
+    opened, growing = threading.Event(), threading.Event()
+
+    class Growing(dict[Any, Any]):
+        """Cached queues, of which one grows during an insertion."""
+
+        def __setitem__(self, key: Any, value: Any) -> None:
+            if threading.current_thread() is not grower:
+                opened.set()
+                # Without a lock, the other thread is done by now.
+                growing.wait(0.2)
+            super().__setitem__(key, value)
+
+    with rocketmq.MessageStore.open(root) as store:
+        archive = Archive(store)
+        archive._queues = Growing()
+
+        def grow() -> None:
+            assert opened.wait(60)
+            archive.forget_bounds([("BBTopic", 1)])
+            growing.set()
+
+        grower = threading.Thread(target=grow)
+        grower.start()
+        assert archive.queue("BBTopic", 1) is not None
+        grower.join()
+        # What was opened before the growth is not kept after it.
+        assert not archive._queues
+
+
+def test_a_fault_in_a_poll_of_queues_does_not_end_the_polls(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(server: rocketmq.Server) -> None:
+        _, broker = _parts(server)
+
+        def broken(*_: object) -> None:
+            raise KeyError("a bug")
+
+        monkeypatch.setattr(Archive, "bounds", broken)
+        # The pull of this queue is answered, and its answer shows the error.
+        assert broker._ends([("BBTopic", 1)]) == [("BBTopic", 1, MAX_INT64)]
+
+    run(test)
+    assert "a bug" in caplog.text
+
+
+def test_a_fault_after_the_work_of_a_thread_lets_the_client_go_on(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(server: rocketmq.Server) -> None:
+        _, broker = _parts(server)
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        finish, faults = broker._finish, iter([KeyError("a bug"), KeyError("a bug")])
+
+        def fail(*arguments: Any) -> None:
+            for fault in faults:
+                raise fault
+            finish(*arguments)
+
+        monkeypatch.setattr(broker, "_finish", fail)
+        async with client(server) as asker:
+            slow = wire.request(202, {"topic": "BBTopic"})
+            asker.writer.write(slow * 2)
+            assert (await asker.ask(wire.request(202, {"topic": "BBTopic"}, opaque=7)))[0]["opaque"] == 7
+        assert not broker._searches
+
+    run(test)
