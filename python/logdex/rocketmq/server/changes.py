@@ -12,7 +12,7 @@ from logdex.rocketmq.remoting_codes import Ask, Code
 from logdex.rocketmq.server.archive import Topic
 from logdex.rocketmq.server.consumers import nearest_offset
 from logdex.rocketmq.server.exchange import REMOTING_EXCEPTION, Answer, Notice, Refusal, exception
-from logdex.rocketmq.server.inspection import SYSTEM_TOPICS, UNSET
+from logdex.rocketmq.server.inspection import SYSTEM_TOPICS, UNSET, check_queues
 from logdex.rocketmq.server.master import AUTO_CREATE_TOPIC, MOST_QUEUES, master_of
 from logdex.rocketmq.server.sends import check_topic_name
 
@@ -81,6 +81,7 @@ def reset_offsets(archive: Archive, state: State, request: Request) -> Answer:
     if topic is None:
         remark = f"[reset-offset] reset offset failed, no topic in this broker. topic={name}"
         raise Refusal(Code.SYSTEM_ERROR, remark)
+    check_queues(topic.write_queues)
     table, present = {}, archive.present(name)
     for queue_id in range(topic.write_queues):
         offset = state.offsets.get(group, name, queue_id)

@@ -188,6 +188,7 @@ def topic_stats(archive: Archive, state: State, request: Request) -> Answer:
     topic = state.topic(archive, name)
     if topic is None:
         raise Refusal(Code.TOPIC_NOT_EXIST, f"topic[{name}] not exist")
+    check_queues(max(topic.write_queues, topic.read_queues))
     table: dict[Any, Any] = {}
     present = archive.present(name)
     for queue_id in range(max(topic.write_queues, topic.read_queues)):
@@ -199,6 +200,16 @@ def topic_stats(archive: Archive, state: State, request: Request) -> Answer:
     return Answer.of({"offsetTable": table})
 
 
+def check_queues(number: int) -> None:
+    """Check that an answer can hold so many queues. A file of topics may have any number.
+
+    Raises:
+        Refusal: It cannot.
+    """
+    if number > _MOST_QUEUES:
+        raise Refusal(Code.SYSTEM_ERROR, f"more than {_MOST_QUEUES} queues, which fit into no answer")
+
+
 class _GroupAnswer:
     """State of an answer about many groups: its number of queues, and the queues of each topic that have files."""
 
@@ -208,8 +219,7 @@ class _GroupAnswer:
 
     def add(self, queues: int) -> None:
         self.queues += queues
-        if self.queues > _MOST_QUEUES:
-            raise Refusal(Code.SYSTEM_ERROR, f"more than {_MOST_QUEUES} queues, which fit into no answer")
+        check_queues(self.queues)
 
 
 def _progress(archive: Archive, state: State, group: str, topics: set[str], answered: _GroupAnswer) -> dict[str, Any]:
@@ -272,6 +282,7 @@ def time_span(archive: Archive, state: State, request: Request) -> Answer:
     topic = state.topic(archive, name)
     if topic is None:
         raise Refusal(Code.TOPIC_NOT_EXIST, f"topic[{name}] not exist")
+    check_queues(max(topic.write_queues, topic.read_queues))
     spans: list[dict[str, Any]] = []
     present = archive.present(name)
     for queue_id in range(max(topic.write_queues, topic.read_queues)):

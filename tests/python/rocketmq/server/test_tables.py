@@ -211,6 +211,104 @@ def test_sends_to_a_new_topic_keep_their_order(run: Callable[..., None], disk: D
     run(test)
 
 
+def test_a_pull_of_a_new_group_is_held_before_the_group_is_written(run: Callable[..., None], disk: Disk) -> None:
+    fields = {"consumerGroup": "new", "topic": "Old", "queueId": "0", "queueOffset": "1", "maxMsgNums": "32"}
+    rest = {
+        "sysFlag": "6",
+        "commitOffset": "0",
+        "suspendTimeoutMillis": "60000",
+        "subVersion": "0",
+        "subscription": "*",
+    }
+
+    async def test(served: rocketmq.Server, asker: Client) -> None:
+        disk.writes.clear()
+        disk.hold_up()
+        asker.writer.write(wire.request(11, {**fields, **rest}, opaque=3))
+        assert await asyncio.to_thread(disk.begun.wait, 60)
+        async with client(served) as producer:
+            assert (await producer.ask(send("Old")))[0]["code"] == 0
+            # The file is not written yet.
+            assert (await answer_to(asker, 3))["code"] == 0
+        assert "subscriptionGroup.json" not in disk.writes
+        disk.go.set()
+
+    run(test)
+    assert "subscriptionGroup.json" in disk.writes
+
+
+def test_sends_that_wait_for_a_table_take_a_limited_memory(
+    run: Callable[..., None], disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "_MOST_KEPT_BYTES", 3_000)
+
+    async def test(served: rocketmq.Server, asker: Client) -> None:
+        assert served._running is not None
+        broker = served._running[1]
+        disk.hold_up()
+        asker.writer.write(b"".join(send(f"New{number}", opaque=number) for number in range(4)))
+        refused = [(await asker.read())[0] for _ in range(2)]
+        assert [(header["opaque"], header["code"]) for header in refused] == [(2, 2), (3, 2)]
+        assert 2_000 < broker._kept_bytes <= 3_000
+        disk.go.set()
+        answers = [(await asker.read())[0] for _ in range(2)]
+        assert [(header["opaque"], header["code"]) for header in answers] == [(0, 0), (1, 0)]
+        assert broker._kept_bytes == 0
+
+    run(test)
+
+
+def test_members_are_told_of_a_heartbeat_that_is_refused_in_part(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(served: rocketmq.Server, asker: Client) -> None:
+        asker.writer.write(heartbeat("g", opaque=2))
+        assert (await answer_to(asker, 2))["code"] == 0
+        async with client(served) as second:
+            second.writer.write(heartbeat("g", "no/group", opaque=3))
+            assert (await answer_to(second, 3))["code"] == 1
+            assert (await asker.read())[0]["code"] == 40
+        assert (await asker.read())[0]["code"] == 40
+        monkeypatch.setattr(clients, "_MOST_MEMBERS", 2)
+        async with client(served) as third:
+            third.writer.write(heartbeat("g", "other", opaque=4))
+            assert (await answer_to(third, 4))["code"] == 1
+            assert (await asker.read())[0]["code"] == 40
+
+    run(test)
+
+
+def test_a_client_that_goes_while_its_heartbeat_is_read_joins_no_group(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go = threading.Event(), threading.Event()
+    read = consumers.READS[34]
+
+    def slow(data: dict[str, Any]) -> object:
+        begun.set()
+        assert go.wait(60)
+        return read(data)
+
+    monkeypatch.setitem(consumers.READS, 34, slow)
+    filler = {"groupName": "ghost", "subscriptionDataSet": [{"topic": "T", "subString": "x" * service._LONG_BODY}]}
+
+    async def test(served: rocketmq.Server, asker: Client) -> None:
+        assert served._running is not None
+        broker = served._running[1]
+        async with client(served) as dying:
+            dying.writer.write(heartbeat(filler))
+            assert await asyncio.to_thread(begun.wait, 60)
+            dying.writer.transport.abort()
+        while len(broker._peers) > 1:
+            await asker.ask(commit("g", 0))
+        go.set()
+        while broker._in_threads:
+            await asker.ask(commit("g", 0))
+        assert not broker._state.clients.consumers
+
+    run(test)
+
+
 def test_many_groups_of_a_heartbeat_share_a_write(root: Path, run: Callable[..., None], disk: Disk) -> None:
     groups = [f"group-{number:060}" for number in range(MANY)]
 
@@ -498,6 +596,26 @@ def test_more_queues_than_an_answer_holds_are_refused(
             await asker.ask(wire.request(200, {}, b'{"groupName":"%b"}' % group.encode()))
             await asker.ask(wire.request(15, fields))
             assert (await asker.ask(wire.request(317, {"isOrder": "false"})))[0]["code"] == code
+
+    run(test)
+
+
+def test_a_topic_of_more_queues_than_an_answer_holds_is_refused(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(served: rocketmq.Server, asker: Client) -> None:
+        assert served._running is not None
+        master = served._running[2].master
+        assert master is not None
+        # A file may have any number.
+        huge = {"readQueueNums": 1 << 30, "writeQueueNums": 1 << 30, "perm": 6, "topicName": "Huge"}
+        master.topics.table.put("Huge", huge)
+        monkeypatch.setattr(Archive, "present", lambda *_: pytest.fail("each queue is looked at"))
+        group = {"topic": "Huge", "group": "g", "consumerGroup": "g", "timestamp": "0", "isForce": "true"}
+        for code in (202, 208, 303, 222):
+            header, _body = await asker.ask(wire.request(code, group))
+            assert header["code"] == 1
+            assert code == 208 or "fit into no answer" in header["remark"]
 
     run(test)
 
