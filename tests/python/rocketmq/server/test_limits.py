@@ -364,7 +364,8 @@ def test_a_refused_producer_leaves_no_group(monkeypatch: pytest.MonkeyPatch) -> 
 def test_clients_that_take_nothing_are_dropped_if_too_much_waits_for_all(
     is_encrypted: bool, run: Callable[..., None], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    waiting = []
+    waiting: list[int] = []
+    counted: list[tuple[int, int]] = []
     tls = _trusting() if is_encrypted else None
 
     async def test(server: rocketmq.Server) -> None:
@@ -372,6 +373,9 @@ def test_clients_that_take_nothing_are_dropped_if_too_much_waits_for_all(
         count = listener.count_unsent
 
         def note(connection: _listener.Connection, size: int) -> None:
+            transport: Any = connection._transport
+            layers = [transport, transport._ssl_protocol._transport] if is_encrypted else [transport]
+            counted.append((size, sum(each.get_write_buffer_size() for each in layers)))
             count(connection, size)
             waiting.append(listener._unsent_bytes)
 
@@ -390,6 +394,7 @@ def test_clients_that_take_nothing_are_dropped_if_too_much_waits_for_all(
     limits = Limits(unsent_bytes=1 << 30, most_unsent_bytes=1 << 30, all_unsent_bytes=1_000_000)
     run(test, limits=limits, tls=request.getfixturevalue("certificate") if is_encrypted else None)
     assert 0 < max(waiting) <= 1_000_000
+    assert all(size == of_layers for size, of_layers in counted)
 
 
 def test_the_oldest_unfinished_frame_is_dropped_if_there_are_too_many_bytes(run: Callable[..., None]) -> None:
