@@ -387,9 +387,9 @@ impl RecordRows {
         current.batch = None;
         let finding = Finding::new(current.range.segment.path(), header.position, flaw);
         self.report(finding)?;
-        match self.scan.on_error {
-            OnError::Stop => self.leave(self.walk.end),
-            OnError::Raise | OnError::Skip => {}
+        if let (OnError::Stop, Some(current)) = (self.scan.on_error, &mut self.current) {
+            current.note_damage(header.position);
+            self.leave(self.walk.end);
         }
         Ok(())
     }

@@ -81,7 +81,13 @@ impl Partition {
             .map(|segment| (lineage.extent(&segment.range), segment))
             .partition(|(end, segment)| end.is_some_and(|end| end > segment.base_offset));
         let of_log = of_log.into_iter().filter_map(|(end, segment)| Some((end?, segment))).collect();
-        let (chosen, end) = choose(of_log, &mut local, keys)?;
+        let (chosen, local_end) = choose(of_log, &mut local, keys)?;
+        let end = match local_end {
+            _ if others.is_empty() => None,
+            Some(end) if end > i64::MIN => Some(end),
+            Some(_) => chosen.iter().map(|(end, _)| *end).max(),
+            None => local.end()?,
+        };
         for (_, segment) in others {
             let base_offset = segment.base_offset;
             let is_in = chosen.iter().any(|(end, segment)| (segment.base_offset..*end).contains(&base_offset));
@@ -180,10 +186,10 @@ impl LocalLog {
         }
     }
 
-    /// Return the offset after the last batch.
+    /// Return the offset after the last batch, or after the last one before damage, which its reader reports.
     fn end(&self) -> Result<Option<i64>> {
         let last = self.logs.values().next_back().and_then(|number| self.entries.get(*number));
-        last.map(next_offset).transpose()
+        last.map(|log| Segment::open(&log.path, SegmentOptions::default())?.readable_end()).transpose()
     }
 
     /// Finds the gap between the segment that starts before an offset and the next one: the end of the first and the start of the
@@ -290,7 +296,7 @@ fn packed(
 type Chosen = (i64, Arc<RemoteSegment>);
 
 /// Chooses the segments in remote storage that are not on the broker's disk, from segments with their end offsets. Returns them,
-/// and the end of the log if it is on both sides.
+/// and the end of the log on the broker's disk if it was needed: `i64::MIN` if the last segment is in remote storage.
 fn choose(
     mut of_log: Vec<(i64, RemoteSegment)>,
     local: &mut LocalLog,
@@ -344,12 +350,7 @@ fn choose(
             chosen.push((end, Arc::new(segment)));
         }
     }
-    let end = match local_end {
-        Some(end) if end > i64::MIN => Some(end),
-        Some(_) => chosen.iter().map(|(end, _)| *end).max(),
-        None => local.end()?,
-    };
-    Ok((chosen, end))
+    Ok((chosen, local_end))
 }
 
 /// Return the topic's id that a partition's directory has.

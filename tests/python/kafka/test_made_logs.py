@@ -154,6 +154,18 @@ def test_a_base_offset_beyond_the_next_segment_is_an_error(partition: Path, numb
         assert not log.verify().ok
 
 
+def test_a_reader_that_stops_at_a_misplaced_batch_knows_the_rest_as_unread(partition: Path) -> None:
+    batches = [bytearray(batch([Row(n)])) for n in range(5)]
+    # Offset 257, so that the batch of offset 2 is misplaced.
+    batches[1][6] ^= 1
+    write_segment(partition, 0, *map(bytes, batches))
+    with Log.open(partition) as log:
+        stream = log.records(on_error="stop")
+        with pytest.warns(DamageWarning, match="offsets"):
+            assert _offsets(stream) == [0, 257]
+        assert [tuple(each)[2:4] for each in stream.unread] == [(1, 2), (2, (1 << 63) - 1)]
+
+
 def test_an_offset_that_no_index_holds_is_a_finding(partition: Path) -> None:
     path = write_segment(partition, 0, batch([Row(0)]), batch([Row(1 << 31)]))
     with LogSegment.open(path) as segment:

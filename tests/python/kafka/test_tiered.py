@@ -404,6 +404,20 @@ class TestLosses:
             assert f"the end of the file at byte {path.stat().st_size}" in findings[0].found
             assert "remote-chunk" in logs.log("packed", 0).verify().to_dict()["kinds"]
 
+    @pytest.mark.parametrize("case", ["local", "aiven"])
+    def test_damage_at_the_end_on_the_disk_is_a_finding_of_its_segment(
+        self, copied: Callable[[str], Path], case: str
+    ) -> None:
+        folder = copied(case)
+        with opened(folder, case) as logs:
+            whole = len(pa.table(logs.records("packed")))
+        last = max((folder / "after" / "packed-0").glob("*.log"))
+        last.write_bytes(last.read_bytes() + b"\xff" * 100)
+        with opened(folder, case) as logs:
+            rows, findings = _damage(logs, "packed")
+            assert rows == whole
+            assert [Path(each.path).name for each in findings] == [last.name]
+
     @pytest.mark.parametrize("case", AIVEN)
     def test_lost_indexes_cost_time_and_no_record(self, copied: Callable[[str], Path], case: str) -> None:
         folder = copied(case)
