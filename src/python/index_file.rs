@@ -427,7 +427,7 @@ impl PyIndexFile {
     #[getter]
     fn is_repaired(&self, py: Python<'_>) -> PyResult<bool> {
         let file = self.inner()?;
-        Ok(location::waiting(py, file.path(), || file.is_repaired())?)
+        Ok(py.detach(|| file.is_repaired())?)
     }
 
     /// True if no further entry can be put.

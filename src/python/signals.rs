@@ -38,8 +38,12 @@ fn look() -> io::Result<()> {
     }
 }
 
-/// Raises the exception of a handler as soon as the waiting call has returned, unless the error of the call raises it.
+/// Raises the exception of a handler as soon as the waiting call has returned, unless the error of the call raises it. An exception
+/// of another thread stays in that thread.
 pub(super) fn raise_later(error: PyErr) {
+    if !may_be_main() {
+        return;
+    }
     *RAISED.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
     IS_RAISED.store(true, Ordering::Relaxed);
     #[expect(unsafe_code, reason = "no safe call adds one")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ def batch(*numbers: int) -> RecordBatch:
 class Numbers:
     """Makes batches and counts them."""
 
-    def __init__(self, last: int, error: Exception | None = None) -> None:
+    def __init__(self, last: int, error: BaseException | None = None) -> None:
         self.made, self.last, self.error = 0, last, error
 
     def __iter__(self) -> Iterator[RecordBatch]:
@@ -112,6 +113,23 @@ def test_an_exception_in_a_stream_that_was_handed_over_comes_with_its_text() -> 
     assert taken.read_next_batch().num_rows == 2
     with pytest.raises(pa.ArrowException, match="cannot be read: '/a/file'"):
         taken.read_next_batch()
+
+
+def test_an_exception_in_another_thread_stays_there() -> None:
+    stream = BatchStream(SCHEMA, iter(Numbers(1, KeyboardInterrupt())))
+    failed = []
+
+    def read() -> None:
+        try:
+            pa.table(stream)
+        except BaseException as error:  # noqa: BLE001 -- of any kind
+            failed.append(error)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    # Raises what was left for this thread.
+    thread.join()
+    assert len(failed) == 1
 
 
 def test_a_batch_of_other_columns_is_refused() -> None:

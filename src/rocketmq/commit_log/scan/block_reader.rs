@@ -10,7 +10,7 @@ use crate::rocketmq::commit_log::scan::walk::{Located, Scan};
 /// Messages that are added together. Their frames stay in the processor's cache.
 const BLOCK: usize = 64;
 /// A batch ends after this many bytes of log, so that a selective filter does not block the caller.
-const WALKED_BYTES: u64 = 256 * 1024 * 1024;
+const WALKED_BYTES: u64 = 16 * 1024 * 1024;
 
 /// A walk, and the builder of its batches.
 pub(crate) struct BlockReader<S> {

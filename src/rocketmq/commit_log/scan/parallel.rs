@@ -10,12 +10,14 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Instant;
 
 use arrow_array::RecordBatch;
 
 use crate::error::{Error, Result};
 use crate::io::FileSource;
 use crate::io::fork::Generation;
+use crate::io::signals;
 use crate::report::Report;
 use crate::rocketmq::commit_log::decode::batch::BatchBuilder;
 use crate::rocketmq::commit_log::frame::Stop;
@@ -147,6 +149,8 @@ pub(crate) struct Parallel {
     process: Generation,
     /// Missing files inside the range, ascending.
     gaps: GapsAhead,
+    /// When it last looked for signals.
+    looked: Instant,
 }
 
 impl Parallel {
@@ -203,6 +207,7 @@ impl Parallel {
             checked: Report::default(),
             process: Generation::current(),
             gaps: GapsAhead::within(gaps, begin, scan.end_phy_offset),
+            looked: Instant::now(),
         };
         for _ in 0..=parallel.rules.scan.threads {
             parallel.hand_out();
@@ -257,7 +262,7 @@ impl Parallel {
                     self.stop = reader.scan.stop().cloned();
                     break;
                 }
-                Running::Told(told) => match told.recv() {
+                Running::Told(told) => match told.recv().map_err(|e| Error::io(&piece.file.path, e))? {
                     Some(Told::Batch(batch)) => return Ok(Some(batch)),
                     Some(Told::End(stop, checked)) => (Some(stop), checked),
                     Some(Told::Failed(error)) => return Err(error),
@@ -300,6 +305,15 @@ impl Parallel {
         self.ahead.clear();
     }
 
+    /// Runs the handlers of pending signals from time to time: a selective filter may pass no batch to the caller for long.
+    fn look(&mut self) -> std::io::Result<()> {
+        if self.looked.elapsed() >= signals::LOOK {
+            signals::look()?;
+            self.looked = Instant::now();
+        }
+        Ok(())
+    }
+
     /// Goes to the next piece that has messages.
     fn enter_next_piece(&mut self) -> Result<()> {
         let Some((piece, told)) = self.ahead.pop_front() else {
@@ -311,6 +325,7 @@ impl Parallel {
             self.finish(Stop { phy_offset, refusal: None });
             return Ok(());
         };
+        self.look().map_err(|e| Error::io(&piece.file.path, e))?;
         self.hand_out();
         self.gaps.tell(piece.begin, &mut self.checked);
         self.last_end = piece.file.end();
@@ -324,7 +339,7 @@ impl Parallel {
         if begin >= piece.end {
             return Ok(());
         }
-        let running = match told.recv() {
+        let running = match told.recv().map_err(|e| Error::io(&piece.file.path, e))? {
             Some(Told::Begin(guess)) if guess == begin => Running::Told(told),
             Some(Told::Failed(error)) => return Err(error),
             // There is no thread, or it guessed wrong.

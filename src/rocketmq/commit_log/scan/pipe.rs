@@ -1,6 +1,7 @@
 //! A queue from one thread to another that is bounded by the bytes in it.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::io::signals;
@@ -43,23 +44,25 @@ impl<T> Pipe<T> {
         (Tap(Arc::clone(&shared)), Self(shared))
     }
 
-    /// Waits for the next item; `None` if there is none and the sender is gone. A signal that ends this wait also ends the wait
-    /// of the sender, which then sends its error.
-    pub(crate) fn recv(&self) -> Option<T> {
+    /// Waits for the next item; `None` if there is none and the sender is gone.
+    ///
+    /// # Errors
+    /// A signal ends the wait.
+    pub(crate) fn recv(&self) -> io::Result<Option<T>> {
         let mut state = self.0.lock();
         while state.items.is_empty() && state.has_sender {
             let waited = self.0.changed.wait_timeout(state, signals::LOOK).unwrap_or_else(PoisonError::into_inner);
             state = waited.0;
             if waited.1.timed_out() {
                 drop(state);
-                _ = signals::look();
+                signals::look()?;
                 state = self.0.lock();
             }
         }
-        let (item, bytes) = state.items.pop_front()?;
+        let Some((item, bytes)) = state.items.pop_front() else { return Ok(None) };
         state.bytes -= bytes;
         self.0.changed.notify_all();
-        Some(item)
+        Ok(Some(item))
     }
 }
 
@@ -96,10 +99,29 @@ impl<T> Drop for Tap<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::io;
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
     use std::thread;
 
     use super::{AHEAD, Pipe};
+    use crate::io::signals::{self, Signals};
+
+    thread_local! {
+        static IS_SIGNALLED: Cell<bool> = const { Cell::new(false) };
+    }
+
+    #[test]
+    fn a_signal_ends_the_wait_for_a_sender_that_goes_on() {
+        let look = || if IS_SIGNALLED.get() { Err(io::Error::other("a signal")) } else { Ok(()) };
+        signals::set(Signals { look, ended: || Ok(()) });
+        let (tap, pipe) = Pipe::<u8>::new();
+        IS_SIGNALLED.set(true);
+        assert_eq!(pipe.recv().unwrap_err().to_string(), "a signal");
+        IS_SIGNALLED.set(false);
+        assert!(tap.send(1, 1));
+        assert_eq!(pipe.recv().unwrap(), Some(1));
+    }
 
     #[test]
     fn items_come_in_order_and_the_sender_stays_within_its_bytes() {
@@ -116,9 +138,9 @@ mod tests {
             });
             for number in 0..50 {
                 assert!(sent.load(SeqCst) <= number + 6, "at most the limit of the smallest items is ahead");
-                assert_eq!(pipe.recv(), Some(number));
+                assert_eq!(pipe.recv().unwrap(), Some(number));
             }
-            assert_eq!(pipe.recv(), None);
+            assert_eq!(pipe.recv().unwrap(), None);
         });
     }
 
