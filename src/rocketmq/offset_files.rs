@@ -108,6 +108,17 @@ impl From<Vec<OffsetFile>> for Listing {
     }
 }
 
+impl Listing {
+    fn new(files: Vec<OffsetFile>, strays: &[PathBuf]) -> Self {
+        let start = |path: &PathBuf| file_name::parse_beginning(path.file_name()?.to_str()?);
+        let mut aside: Vec<(u64, PathBuf)> =
+            strays.iter().filter_map(|path| Some((start(path)?, path.clone()))).collect();
+        aside.sort();
+        aside.dedup_by_key(|(start, _)| *start);
+        Self { files: in_sequence(files).into(), aside: aside.into() }
+    }
+}
+
 /// Lists the files of these directories in the order of their offsets. Entries that are not files, whose name is not 20
 /// digits, or whose name does not fit the length of the files, are left out. If two files have the same name, the first
 /// one counts.
@@ -124,20 +135,16 @@ pub(super) fn list(directories: &[PathBuf]) -> Result<Vec<OffsetFile>> {
 /// An I/O error, with the path.
 pub(super) fn list_with_aside(directories: &[PathBuf]) -> Result<Listing> {
     let (files, strays) = entries(directories)?;
-    let start = |path: &PathBuf| file_name::parse_beginning(path.file_name()?.to_str()?);
-    let mut aside: Vec<(u64, PathBuf)> = strays.iter().filter_map(|path| Some((start(path)?, path.clone()))).collect();
-    aside.sort();
-    aside.dedup_by_key(|(start, _)| *start);
-    Ok(Listing { files: in_sequence(files).into(), aside: aside.into() })
+    Ok(Listing::new(files, &strays))
 }
 
-/// Lists the files of a directory as [`list`] does; `None` if the directory has no entry at all.
+/// Lists the files of a directory as [`list_with_aside`] does; `None` if the directory has no entry at all.
 ///
 /// # Errors
 /// An I/O error, with the path.
-pub(super) fn list_if_any(directory: &PathBuf) -> Result<Option<Vec<OffsetFile>>> {
+pub(super) fn list_if_any(directory: &PathBuf) -> Result<Option<Listing>> {
     let (files, strays) = entries(std::slice::from_ref(directory))?;
-    Ok((!files.is_empty() || !strays.is_empty()).then(|| in_sequence(files)))
+    Ok((!files.is_empty() || !strays.is_empty()).then(|| Listing::new(files, &strays)))
 }
 
 /// Returns the files that form one sequence, each up to the start of the next.
@@ -300,9 +307,15 @@ pub(super) fn gaps(files: &[OffsetFile]) -> Vec<Gap> {
     gaps
 }
 
-/// Adds the ranges whose files were set aside. A file before the first one is expired, unless it was set aside.
-pub(super) fn add_aside(gaps: &mut Vec<Gap>, listing: &Listing) {
-    let size = file_size(listing).max(1);
+/// Adds the ranges whose files were set aside. A file before the first one is expired, unless it was set aside. If no other file
+/// tells the length of the files, it is the least distance between two of them, or the default length.
+pub(super) fn add_aside(gaps: &mut Vec<Gap>, listing: &Listing, default_size: u64) {
+    let starts = listing.aside.iter().map(|(start, _)| *start);
+    let distances = starts.clone().zip(starts.skip(1)).map(|(start, next)| next - start);
+    let size = match file_size(listing) {
+        0 => distances.min().unwrap_or(default_size),
+        size => size,
+    };
     for (start, path) in listing.aside.iter() {
         let next = listing.iter().find(|file| file.end() > *start).map_or(u64::MAX, |file| file.start);
         // A file that still exists next to its copy is not missing.

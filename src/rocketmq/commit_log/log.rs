@@ -40,6 +40,8 @@ impl Default for Options {
 
 /// Bytes at the beginning of a range that are asked for with those of other ranges.
 const EXPECTED: u64 = 64 << 10;
+/// Bytes of a log file by default (`mappedFileSizeCommitLog`).
+const DEFAULT_SIZE: u64 = 1 << 30;
 
 /// What is known about the ends of files.
 #[derive(Debug, Default)]
@@ -251,7 +253,7 @@ impl CommitLog {
         if let Some(last) = files.last().filter(|last| end > last.end()) {
             gaps.push(Gap { begin: last.end(), end, sign: Sign::Index(last.path.clone()) });
         }
-        offset_files::add_aside(&mut gaps, files);
+        offset_files::add_aside(&mut gaps, files, DEFAULT_SIZE);
         Ok(gaps)
     }
 

@@ -14,6 +14,10 @@
 pub const UNIT_LEN: usize = 20;
 /// Bytes of a unit of a batch queue.
 pub const BATCH_UNIT_LEN: usize = 46;
+/// Bytes of a plain queue's file by default (`mappedFileSizeConsumeQueue`).
+pub(super) const FILE_SIZE: u64 = 6_000_000;
+/// Bytes of a batch queue's file by default (`mapperFileSizeBatchConsumeQueue`).
+pub(super) const BATCH_FILE_SIZE: u64 = 13_800_000;
 
 /// The filling before the first message of a queue.
 pub const PRE_BLANK: Unit = Unit { phy_offset: 0, size: i32::MAX, tags_code: 0 };

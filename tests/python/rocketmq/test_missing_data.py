@@ -356,6 +356,29 @@ def test_a_copy_of_a_file_that_is_there_and_files_set_aside_behind_the_log(store
         assert opened.find("T", "k").complete is False
 
 
+def test_totals_of_queues_name_a_first_file_that_was_set_aside(store: Store) -> None:
+    root = store("basic")
+    path = root / "consumequeue" / TOPIC / "0" / f"{0:020}"
+    path.rename(f"{path}.gz")
+    with MessageStore.open(root) as opened:
+        assert [part[:2] for part in opened.queue(TOPIC, 0).gaps()] == [(0, 1000)]
+        with pytest.warns(DamageWarning, match=f"{0:020}.gz"):
+            opened.overview()
+
+
+def test_all_log_files_set_aside_are_missing_as_a_whole(store: Store) -> None:
+    root = store("basic")
+    paths = sorted((root / "commitlog").iterdir())
+    for path in paths:
+        path.rename(path.with_suffix(".gz"))
+    with CommitLog.open(root / "commitlog") as log:
+        assert [part[:2] for part in log.gaps()] == [(n * FILE, (n + 1) * FILE) for n in range(len(paths))]
+        for path in paths[1:]:
+            path.with_suffix(".gz").unlink()
+        # The default length of a broker.
+        assert [part[:2] for part in log.gaps()] == [(0, 1 << 30)]
+
+
 # Around the gap
 
 

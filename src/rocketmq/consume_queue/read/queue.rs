@@ -14,8 +14,8 @@ use crate::error::{Error, Result};
 use crate::io::{Access, FileSource, ReadAt};
 use crate::report::{self, Report};
 use crate::rocketmq::commit_log::CommitLog;
-use crate::rocketmq::consume_queue::unit::{BATCH_UNIT_LEN, BatchUnit, UNIT_LEN, Unit};
-use crate::rocketmq::offset_files::{self, Gap, OffsetFile, OpenFiles};
+use crate::rocketmq::consume_queue::unit::{BATCH_FILE_SIZE, BATCH_UNIT_LEN, BatchUnit, FILE_SIZE, UNIT_LEN, Unit};
+use crate::rocketmq::offset_files::{self, Gap, Listing, OffsetFile, OpenFiles};
 use crate::rocketmq::release::Release;
 
 /// Bytes that are read at once.
@@ -150,10 +150,18 @@ impl ConsumeQueue {
     /// # Errors
     /// The system's error, with the path.
     pub fn gaps(&self) -> Result<Vec<Gap>> {
-        let files = offset_files::list_with_aside(std::slice::from_ref(&self.directory))?;
-        let mut gaps = offset_files::gaps(&files);
-        offset_files::add_aside(&mut gaps, &files);
-        Ok(gaps)
+        Ok(self.gaps_of(&offset_files::list_with_aside(std::slice::from_ref(&self.directory))?))
+    }
+
+    /// Returns the gaps of these files.
+    pub(super) fn gaps_of(&self, files: &Listing) -> Vec<Gap> {
+        let default_size = match self.kind {
+            Kind::Plain => FILE_SIZE,
+            Kind::Batch => BATCH_FILE_SIZE,
+        };
+        let mut gaps = offset_files::gaps(files);
+        offset_files::add_aside(&mut gaps, files, default_size);
+        gaps
     }
 
     /// Length of the queue's files: the most frequent one; 0 without files.

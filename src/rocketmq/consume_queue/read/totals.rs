@@ -11,7 +11,7 @@ use super::queue::{ConsumeQueue, Kind, Options, bounds_in};
 use crate::error::{Error, Result};
 use crate::io::storage;
 use crate::rocketmq::consume_queue::directories::{directories, queues_of};
-use crate::rocketmq::offset_files::{self, Gap, OffsetFile};
+use crate::rocketmq::offset_files::{self, Gap, Listing};
 
 /// Totals of the queues of a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct Totals {
     pub topics: Vec<TopicTotals>,
     /// Offsets in the log of the first and the last message of each queue.
     pub ends: Vec<i64>,
-    /// The missing ranges of bytes between the files of a queue.
+    /// The missing ranges of bytes between the files of a queue and of files that were set aside.
     pub gaps: Vec<Gap>,
 }
 
@@ -137,8 +137,8 @@ impl Totals {
     }
 
     /// Adds the ends and gaps of a queue, and returns its totals.
-    fn add(&mut self, queue: &ConsumeQueue, files: &[OffsetFile], measure: bool) -> Result<Held> {
-        self.gaps.extend(offset_files::gaps(files));
+    fn add(&mut self, queue: &ConsumeQueue, files: &Listing, measure: bool) -> Result<Held> {
+        self.gaps.extend(queue.gaps_of(files));
         let mut open = None;
         let bounds = bounds_in(queue, files, &mut open)?;
         let messages = bounds.max.saturating_sub(bounds.min).max(0);
