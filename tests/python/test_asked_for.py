@@ -158,6 +158,40 @@ def test_a_log_without_queues_knows_its_topics(root: Path, tmp_path: Path) -> No
         assert store.messages("Orders", keys=["absent"]).read_all().num_rows == 0
 
 
+def test_an_empty_answer_of_a_part_of_a_log_reads_no_more_of_it(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(root / "store/commitlog", tmp_path / "commitlog")
+    read = []
+
+    def read_topics(_: MessageStore) -> tuple[list[str], list[object]]:
+        read.append(1)
+        return ["Orders"], []
+
+    monkeypatch.setattr(MessageStore, "_read_topics", read_topics)
+    parts: list[dict[str, Any]] = [
+        *({"begin": NOW + 1}, {"end": NOW - 1}, {"begin_phy_offset": 1}, {"end_phy_offset": 1}),
+        *({"keys": ["k"]}, {"tags": ["t"]}, {"queue_id": 0}),
+    ]
+    with MessageStore.open(tmp_path / "commitlog") as store:
+        for part in parts:
+            # Warnings are errors in these tests.
+            assert store.messages("Order", **part).read_all().num_rows == 0
+        assert not read
+        with pytest.warns(UnknownTopicWarning, match=ORDERS):
+            store.messages("Order").read_all()
+        assert read
+
+
+def test_a_log_without_queues_knows_a_topic_that_comes_later(tmp_path: Path) -> None:
+    with StoreWriter.open(tmp_path, file_size=65_536, services=False, **GEOMETRY) as writer:
+        writer.put_message("Orders", b"x")
+        with MessageStore.open(tmp_path / "commitlog") as store:
+            assert store.topics == ["Orders"]
+            writer.put_message("Later", b"x")
+            assert store.topics == ["Later", "Orders"]
+
+
 def test_the_command_line_names_an_unknown_topic_beside_a_known_one(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -152,7 +152,11 @@ class PageRead:
         found = [path for (_, number), paths in places.items() if wanted.queue_id in (None, number) for path in paths]
         if not found:
             return None
-        return [(queue, queue.min_offset, queue.max_offset) for queue in map(queues.open, found)]
+        opened = [*map(queues.open, found)]
+        # Units are counted from the first one that exists: with a missing file they belong to other messages.
+        if any(queue.gaps() for queue in opened):
+            return None
+        return [(queue, queue.min_offset, queue.max_offset) for queue in opened]
 
     def _in_times(self, ranges: Sequence[Range]) -> list[Range]:
         """Return the parts of ranges that have the messages of the asked times, if the broker's clock never stepped back."""

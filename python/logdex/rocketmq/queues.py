@@ -109,6 +109,8 @@ class QueueSet:
         With many queues this takes seconds. An earlier result is reused as long as it is less than `lag` bytes before the end of
         the log. Of several threads that need it at the same time, one computes it and the others wait.
         """
+        if not lag:
+            return self.dispatched_end(self.directories(), threads)
         with self._end_lock.hold():
             known = self._dispatched_end
             if known is None or not 0 <= self._log.max_offset - known < lag:

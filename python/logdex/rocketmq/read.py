@@ -18,12 +18,14 @@ from logdex._core import (
     last_message,
     newest_first,
 )
+from logdex._types import MAX_INT64
 from logdex.arrow import BatchStream
 from logdex.errors import LogdexError
+from logdex.hash_index.query import MAX_TIME, MIN_TIME
 from logdex.report import Damage, warn_of_topics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 
     from arro3.core import RecordBatch
 
@@ -138,6 +140,9 @@ class MessageRead:
         size = sum(end - begin for begin, end in ranges)
         damage = Damage()
         by_queues = topics is not None and (scan is False or (scan == "auto" and size > _SCAN_BUDGET_BYTES))
+        bounds = (times.begin, times.end, *span)
+        is_whole = bounds == (MIN_TIME, MAX_TIME, 0, MAX_INT64) and queue_id is None and keys is None and tags is None
+        found: set[str] = set()
 
         def from_log(at: int, until: int | None = None, threads: int | None = threads) -> Iterator[RecordBatch]:
             for begin, end in ranges:
@@ -156,6 +161,7 @@ class MessageRead:
         def batches() -> Generator[RecordBatch, None, None]:
             at, rest_threads = 0, threads
             directories = self.queues.directories(topics) if by_queues else {}
+            found.update(topic for topic, _ in directories)
             queues = [
                 (topic, number, path)
                 for (topic, number), paths in directories.items()
@@ -194,7 +200,9 @@ class MessageRead:
             yield from from_log(at, threads=rest_threads)
             damage.warn()
 
-        read = batches() if not topics or known_topics is None else _warning_of_topics(batches(), topics, known_topics)
+        read = batches()
+        if topics and known_topics is not None:
+            read = _warning_of_topics(read, topics, found, known_topics, may_scan=is_whole)
         return BatchStream(schema, read, damage.findings)
 
     def dispatched_up_to(
@@ -223,17 +231,20 @@ class MessageRead:
 def _warning_of_topics(
     batches: Generator[RecordBatch, None, None],
     topics: Sequence[str],
+    found: Collection[str],
     known_topics: Callable[..., Sequence[str] | None],
-) -> Iterator[RecordBatch]:
-    """Yield the batches, and warn at their end of requested topics that do not exist."""
+    *,
+    may_scan: bool,
+) -> Generator[RecordBatch, None, None]:
+    """Yield the batches, and warn at their end of requested topics that do not exist; `found` then has those with queues."""
     rows = 0
     with closing(batches):
         for batch in batches:
             rows += batch.num_rows
             yield batch
     # If several topics are requested, one may be unknown although there are rows.
-    if rows == 0 or len(topics) > 1:
-        known = known_topics(scan=rows == 0)
+    if (rows == 0 or len(topics) > 1) and not set(topics) <= {*found}:
+        known = known_topics(scan=may_scan and rows == 0)
         if known is not None:
             warn_of_topics(topics, known)
 

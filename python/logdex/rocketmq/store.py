@@ -77,7 +77,7 @@ class MessageStore(Closing):
         salvage = options["compat"] is None
         self._read = MessageRead(layout, self._commit_log, self._queues, salvage=salvage)
         self._search = KeySearch(self._commit_log, self._searched_index, self._known_topics, salvage=salvage)
-        self._topics_in_log: list[str] | None = None
+        self._topics_in_log: tuple[int, list[str]] | None = None
 
     @classmethod
     def open(
@@ -450,21 +450,23 @@ class MessageStore(Closing):
     def topics(self) -> list[str]:
         """Return the topics with messages, sorted: those with queues. In a store without queues, those in the log.
 
-        Without queues the first call is linear in the log.
+        Without queues the first call, and the next one after the log has grown, is linear in the log.
         """
         self._check_open()
         topics = self._queues.topics()
-        if topics:
-            return topics
-        if self._topics_in_log is None:
-            findings = self._read_topics()
+        if not topics:
+            topics, findings = self._read_topics()
             Damage.of(findings).warn()
-        return self._topics_in_log or []
+        return topics
 
-    def _read_topics(self) -> list[Finding]:
-        """Read the topics of the log; return the findings of skipped data."""
-        self._topics_in_log, report = self._commit_log.topics(salvage=self._options["compat"] is None)
-        return report.findings
+    def _read_topics(self) -> tuple[list[str], list[Finding]]:
+        """Return the topics of the log, and the findings of skipped data if it was read for them."""
+        end = self._commit_log.max_offset
+        if self._topics_in_log is not None and self._topics_in_log[0] == end:
+            return self._topics_in_log[1], []
+        topics, report = self._commit_log.topics(salvage=self._options["compat"] is None)
+        self._topics_in_log = end, topics
+        return topics, report.findings
 
     def _topics_here(self, *, scan: bool) -> list[str] | None:
         """Return the topics that a message may have, including those without a queue.
@@ -474,9 +476,7 @@ class MessageStore(Closing):
         if not self._queues.topics():
             if not scan:
                 return None
-            if self._topics_in_log is None:
-                self._read_topics()
-            return sorted({*(self._topics_in_log or ()), *configured_topics(self._layout.config)})
+            return sorted({*self._read_topics()[0], *configured_topics(self._layout.config)})
         return self._known_topics()
 
     @property

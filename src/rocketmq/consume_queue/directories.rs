@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::read::{BATCH_FOLDER, Kind, SHORTEST_EXTENSION_FILE};
 use super::tags_code::DelayLevels;
-use super::unit::{BATCH_UNIT_LEN, UNIT_LEN};
+use super::unit::{self, BATCH_UNIT_LEN, UNIT_LEN};
 use crate::error::{Error, Result};
 use crate::io::storage::{self, Entry};
 use crate::rocketmq::offset_files;
@@ -30,9 +30,9 @@ pub struct WriterOptions {
 
 impl WriterOptions {
     /// Bytes of a plain queue's file by default (`mappedFileSizeConsumeQueue`).
-    pub const FILE_SIZE: u64 = 6_000_000;
+    pub const FILE_SIZE: u64 = unit::FILE_SIZE;
     /// Bytes of a batch queue's file by default (`mapperFileSizeBatchConsumeQueue`).
-    pub const BATCH_FILE_SIZE: u64 = 13_800_000;
+    pub const BATCH_FILE_SIZE: u64 = unit::BATCH_FILE_SIZE;
 }
 
 /// The folder of the extension files in a store.
@@ -194,6 +194,7 @@ pub(super) fn queues_of(topic: &str, directory: &Path) -> Result<Vec<QueueDirect
 pub fn list_topics(folders: &[PathBuf]) -> Result<Vec<String>> {
     let mut topics = Vec::new();
     for folder in folders {
+        storage::expect_tree(folder);
         for (topic, directory) in directories(folder)? {
             for queue in queues_of(&topic, &directory)? {
                 if holds_entries(&queue.directory)? {

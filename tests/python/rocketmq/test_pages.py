@@ -95,6 +95,19 @@ def test_pages_of_a_damaged_log_pass_over_the_damage_and_name_it(
             assert bool(found) == is_damaged
 
 
+@pytest.mark.parametrize(("number", "is_deleted"), [(0, False), (1, False), (1, True)])
+def test_pages_of_a_topic_are_whole_without_a_file_of_its_queue(
+    store: Callable[[str], Path], number: int, is_deleted: bool
+) -> None:
+    root = store("basic")
+    lost = root / "consumequeue" / "TopicTest" / "0" / f"{1000 * number:020}"
+    lost.unlink() if is_deleted else lost.rename(f"{lost}.gz")
+    with MessageStore.open(root) as opened:
+        expected = opened.messages("TopicTest", columns=["phy_offset"], scan=True).read_all()["phy_offset"].to_pylist()
+        assert _read_on(opened, 7, topic="TopicTest", newest_first=False)[0] == expected
+        assert _read_on(opened, 7, topic="TopicTest")[0] == expected[::-1]
+
+
 def test_a_page_ends_when_its_time_is_over_and_says_where(store: Callable[[str], Path]) -> None:
     with MessageStore.open(store("basic")) as opened:
         # Never without a step, or a reader of a slow disk would ask for the same page again and again.
