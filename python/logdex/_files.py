@@ -82,6 +82,8 @@ def refuse_broker_directory(output: Path, *, own: Iterable[Path] = (), others: I
     """
     places = [output] if isinstance(output, RemotePath) else [output.absolute(), output.resolve()]
     above = dict.fromkeys(chain.from_iterable((place, *place.parents) for place in places))
+    # The output, and the directory that gets a new entry.
+    entered = {*places, *(next(filter(type(place).is_dir, place.parents), place) for place in places)}
     allowed = {_resolved(each) for each in own}
     known = {_resolved(each) for each in others}
     for directory in above:
@@ -90,6 +92,8 @@ def refuse_broker_directory(output: Path, *, own: Iterable[Path] = (), others: I
         if _resolved(directory) in known:
             raise ValueError(f"{output}: expected a directory outside of the store, found one in {directory}")
         what = _describe_directory(directory)
+        if what is None and directory in entered and _holds_log(directory):
+            what = "which holds a log"
         if what is not None:
             raise ValueError(
                 f"{output}: expected a path outside of a broker's directories, found one in {directory}, {what}"
@@ -108,10 +112,13 @@ def _describe_directory(directory: Path) -> str | None:
         return None
     if any((directory / name).is_file() for name in _OF_LOG_DIR):
         return "a log directory of Kafka"
-    with contextlib.suppress(OSError), os.scandir(directory) as entries:
-        if any(_OF_LOG.fullmatch(entry.name) for entry in entries):
-            return "which holds a log"
     return None
+
+
+def _holds_log(directory: Path) -> bool:
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        return any(_OF_LOG.fullmatch(entry.name) for entry in entries)
+    return False
 
 
 @contextlib.contextmanager

@@ -72,6 +72,14 @@ def test_the_interfaces_write_nothing_there(places: Path) -> None:
     assert not inside.exists()
 
 
+def test_a_directory_next_to_log_files_is_allowed(places: Path, logdex_command: Callable[..., Any]) -> None:
+    (places / "bare" / "exports").mkdir()
+    assert logdex_command("export", places / "store", places / "bare" / "exports" / "x.json").code == 0
+    ran = logdex_command("seal", places / "store", "--out", places / "bare" / "new" / "x")
+    assert (ran.code, "which holds a log" in ran.err) == (2, True)
+    assert not (places / "bare" / "new").exists()
+
+
 def test_a_place_of_its_own_is_allowed(places: Path, logdex_command: Callable[..., Any]) -> None:
     """The index and queues of a stopped broker and the missing index files of a partition are written into their directories."""
     store = places / "store"
