@@ -316,6 +316,20 @@ impl NewFile {
         unnamed_file(&path).map(|file| Self { file, path, named: false, published: false })
     }
 
+    /// Creates a file for reading and writing that is deleted when it is dropped, in the directory of a path. If it needs a name, that
+    /// is a temporary name for the path.
+    ///
+    /// # Errors
+    /// An I/O error, with the path.
+    pub fn temporary(path: &Path) -> Result<Self> {
+        if let Some(file) = unnamed_file(path) {
+            return Ok(Self { file, path: path.to_owned(), named: false, published: false });
+        }
+        let create = |name: &Path| OpenOptions::new().read(true).write(true).create_new(true).open(name);
+        let (path, file) = create_temporary(path, create).map_err(|e| Error::io(path, e))?;
+        Ok(Self { file, path, named: true, published: false })
+    }
+
     /// The open file.
     pub fn file(&self) -> &File {
         &self.file

@@ -1,4 +1,4 @@
-//! Mapped files. With `fork` and the hash kernels, the only file with unsafe code.
+//! Mapped files. With `fork`, the hash kernels and `python/signals`, the only file with unsafe code.
 //!
 //! Other processes share the mapped file: a broker may be writing it, another process may truncate it. Therefore:
 //!

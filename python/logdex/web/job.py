@@ -110,7 +110,8 @@ class Shared(Generic[_Result]):
                 if self._last is not None and time.monotonic() < self._holds_until:
                     return self._last
                 self._running = Future()
-                threading.Thread(target=self._run, args=(self._running,), name="logdex-shared").start()
+                arguments = (self._running,)
+                threading.Thread(target=self._run, args=arguments, name="logdex-shared", daemon=True).start()
             running = self._running
         try:
             return running.result(seconds)

@@ -1,4 +1,5 @@
-//! Hash kernels: Java's `String.hashCode` of many short texts at once. With `mmap` and `fork`, the only file with unsafe code.
+//! Hash kernels: Java's `String.hashCode` of many short texts at once. With `mmap`, `fork` and
+//! `python/signals`, the only file with unsafe code.
 //!
 //! `hashCode` is a number in base 31 whose digits are the characters, modulo 2^32:
 //!

@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use super::catalog::{Catalog, KeysFile, StoreFile};
 use super::keys_file;
-use super::rows::{Row, Rows};
+use super::rows::{self, Row, Rows};
 use crate::error::{Error, Result};
 use crate::hash_index::sealed::Layout;
 use crate::io::remote::{forget_listings, is_remote};
@@ -236,9 +236,10 @@ fn clean_up(directory: &Path, former: &[KeysFile], catalog: &Catalog, presence: 
         let is_over = is_alone || is_named(former, &name) || is_abandoned(entry)?;
         Ok(is_over && !is_named(&kept, &name))
     })?;
-    let temporary = format!(".{CATALOG}.");
+    let temporary = [CATALOG, rows::TEMPORARY].map(|name| format!(".{name}."));
     delete_if(directory, |entry| {
-        Ok(entry.name.to_string_lossy().starts_with(&temporary) && (is_alone || is_abandoned(entry)?))
+        let name = entry.name.to_string_lossy();
+        Ok(temporary.iter().any(|beginning| name.starts_with(beginning)) && (is_alone || is_abandoned(entry)?))
     })
 }
 
@@ -339,12 +340,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let directory = directory.path();
         drop(sealing(directory, "killed"));
-        for name in [".catalog.parquet.17", "keys/.killed-00001.parquet.17"] {
+        for name in [".catalog.parquet.17", ".rows.17.0", "keys/.killed-00001.parquet.17"] {
             std::fs::write(directory.join(name), b"half").unwrap();
         }
         let (presence, catalog) = sealing(directory, "next");
         publish(directory, &catalog, &presence).unwrap();
         assert_eq!(files(directory), 1);
         assert!(!directory.join(".catalog.parquet.17").exists());
+        assert!(!directory.join(".rows.17.0").exists());
     }
 }

@@ -17,6 +17,8 @@ use crate::io::{PlainFile, ReadAt as _};
 /// Bits of a hash that choose a bucket; a hash has 31.
 const BUCKET_BITS: u32 = 11;
 const BUCKETS: usize = 1 << BUCKET_BITS;
+/// Name for which the temporary file has a temporary name, if it needs one.
+pub(super) const TEMPORARY: &str = "rows";
 /// Rows in memory, beyond which they go to the temporary file.
 const MOST_ROWS: usize = 8 << 20;
 /// The most rows of a file of keys, unless one bucket has more.
@@ -155,8 +157,7 @@ impl Rows {
         let directory = self.directory.as_path();
         let fail = |e| Error::io(directory, e);
         if self.spill.is_none() {
-            let name = directory.join(format!(".sealing.{}", std::process::id()));
-            let file = NewFile::unnamed(directory).map_or_else(|| NewFile::create(&name), Ok)?;
+            let file = NewFile::temporary(&directory.join(TEMPORARY))?;
             self.spill = Some(Spill { file, len: 0, parts: vec![Vec::new(); BUCKETS] });
         }
         let Some(spill) = &mut self.spill else { return Ok(()) };

@@ -38,6 +38,10 @@ pub(super) fn connect(url: &str, options: &Options) -> Result<Arc<dyn ObjectStor
         retry_timeout: deadline,
     };
     let failure = |e: object_store::Error| Failure::of(&e, options);
+    if let Some((name, _)) = foreign().find(|(name, _)| name.to_ascii_lowercase().ends_with("randomize_addresses")) {
+        let text = format!("storage option {name:?}: not supported; addresses are used in the order of the resolver");
+        return Err(Failure::input(text));
+    }
     // An S3 signature is valid for one address.
     let follows = !url.starts_with("s3");
     /// Gives a builder the options, by the names of the crate.

@@ -72,6 +72,11 @@ def test_refusals_tell_no_secret(
         ("s3://no-such-bucket/store", {}, "NoSuchBucket|no such"),
         ("s3://refused/store", {"aws_endpoint": "http://127.0.0.1:PORT"}, "error sending request|onnect"),
         ("s3://unknown-option/store", {"aws_sekret": "HIDDEN-four"}, 'storage option "aws_sekret"'),
+        (
+            "s3://addresses/store",
+            {"randomize_addresses": "true"},
+            'storage option "randomize_addresses": not supported',
+        ),
         ("s3://bad-endpoint/store", {"aws_endpoint": "HIDDEN-five://"}, "aws_endpoint.*expected a URL"),
         ("s3://user:HIDDEN-six@bucket/..", {}, "expected a path without"),
         ("http://user:HIDDEN-seven@127.0.0.1:PORT/x?HIDDEN-eight", {}, "expected a URL without"),
