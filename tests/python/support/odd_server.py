@@ -8,12 +8,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
+import socket
 import threading
 import time
 import urllib.parse
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
 if TYPE_CHECKING:
@@ -146,7 +147,30 @@ class OddServer(ThreadingHTTPServer):
         self.objects: dict[str, tuple[bytes, int]] = {}
         self.hook: Callable[[Answers], bool] = lambda _: False
         self.seen: list[Answers] = []
+        self._connections: set[Any] = set()
+        self._ended = threading.Condition()
         self.etag_in_lists = self.etag_in_answers = self.time_in_answers = True
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection."""
+        with self._ended:
+            self._connections.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        super().shutdown_request(request)
+        with self._ended:
+            self._connections.discard(request)
+            self._ended.notify_all()
+
+    def end_connections(self) -> None:
+        """Close the connections that clients keep open, so that no later test meets their sockets."""
+        with self._ended:
+            for each in self._connections:
+                with contextlib.suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
+            self._ended.wait_for(lambda: not self._connections, 10)
 
     @property
     def url(self) -> str:
@@ -181,3 +205,4 @@ def serve() -> Iterator[OddServer]:
         finally:
             server.shutdown()
             thread.join()
+            server.end_connections()
