@@ -8,6 +8,9 @@ use super::json_header::{Fields, JsonHeader};
 
 /// The most bytes of a frame with its length field (`com.rocketmq.remoting.frameMaxLength`).
 pub const MAX_FRAME: usize = 16_777_216;
+/// The longest header that is read: its fields become objects one by one, so a long one would keep other clients waiting. The
+/// properties of a message take 32 KiB at most. A broker has no limit.
+const MAX_HEADER: usize = 1 << 20;
 /// The ordinal of `V4_9_3` in upstream's `MQVersion`.
 pub const VERSION: i32 = 399;
 /// The bit of [`Command::flag`] of an answer.
@@ -63,6 +66,9 @@ pub fn decode(frame: &[u8]) -> Result<Command<'_>, String> {
     let word = rest.u32()?;
     let length = (word & 0x00FF_FFFF) as usize;
     let header = rest.take(length).map_err(|_| format!("header of {length} bytes in a frame of {}", frame.len()))?;
+    if length > MAX_HEADER {
+        return Err(format!("header of {length} bytes: expected at most {MAX_HEADER}"));
+    }
     match word >> 24 {
         0 => of_json(header, rest.0),
         1 => of_binary(header, rest.0),
@@ -229,6 +235,13 @@ mod tests {
             let frame = [&[0; 4], &[kind][..], &length[1..], &header, &body].concat();
             _ = decode(&frame);
         }
+    }
+
+    #[test]
+    fn a_long_header_is_refused_unread() {
+        let length = MAX_HEADER + 1;
+        let frame = [&[0; 4], &u32::try_from(length).unwrap().to_be_bytes()[..], &vec![b'['; length]].concat();
+        assert_eq!(decode(&frame).unwrap_err(), "header of 1048577 bytes: expected at most 1048576");
     }
 
     #[test]
