@@ -104,6 +104,7 @@ class Connection(asyncio.BufferedProtocol):
         self._listener = listener
         self._accepted = accepted
         self._transport: asyncio.Transport | None = None
+        self._under: asyncio.WriteTransport | None = None
         host, port, *_ = peer or ("?", 0)
         self.host: str = host
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -156,9 +157,8 @@ class Connection(asyncio.BufferedProtocol):
         """Bytes that the client has not received yet."""
         if self._transport is None:
             return 0
-        # With TLS, asyncio counts only what is not yet passed on to the socket's own transport.
-        under = getattr(getattr(self._transport, "_ssl_protocol", None), "_transport", None)
-        return self._transport.get_write_buffer_size() + (0 if under is None else under.get_write_buffer_size())
+        size = self._transport.get_write_buffer_size()
+        return size if self._under is None else size + self._under.get_write_buffer_size()
 
     @property
     def received_bytes(self) -> int:
@@ -213,6 +213,8 @@ class Connection(asyncio.BufferedProtocol):
         """Start to serve the client, after the TLS handshake if there is one."""
         assert isinstance(transport, asyncio.Transport)  # noqa: S101 -- for the type checker: TCP gives no other
         self._transport = transport
+        # With TLS, asyncio counts only what is not yet passed on to the socket's own transport.
+        self._under = getattr(getattr(transport, "_ssl_protocol", None), "_transport", None)
         if self not in self._listener.connections:
             # The connection was dropped meanwhile.
             transport.abort()
@@ -307,7 +309,15 @@ class Connection(asyncio.BufferedProtocol):
                 frame = frames.popleft()
                 self._bytes_of_frames -= len(frame)
                 self._listener.received_bytes -= len(frame)
-                self._take(frame, until)
+                self._active = self._waits_since = self._listener.now()
+                if not self._has_spoken:
+                    self._has_spoken = True
+                    self._listener.note_frame(self)
+                service.received(self, frame)
+                if frames and self._active > until and self._is_reading():
+                    # The next frames wait until the event loop has served other clients.
+                    self.pause()
+                    self._listener.soon(self.resume)
         except Goodbye as goodbye:
             self.send(goodbye.content)
             self.close()
@@ -317,17 +327,6 @@ class Connection(asyncio.BufferedProtocol):
             # A fault of the server, which must not end it.
             _log.exception("%s: dropped", self.address)
             self.drop("an error of the server")
-
-    def _take(self, frame: Any, until: float) -> None:  # noqa: ANN401 -- as in `Service`
-        self._active = self._waits_since = self._listener.now()
-        if not self._has_spoken:
-            self._has_spoken = True
-            self._listener.note_frame(self)
-        self._listener.service.received(self, frame)
-        if self._frames and self._active > until and self._is_reading():
-            # The next frames wait until the event loop has served other clients.
-            self.pause()
-            self._listener.soon(self.resume)
 
 
 class Listener:

@@ -72,6 +72,8 @@ class Request:
         Source: RemotingCommand#decodeCommandCustomHeader.
         """
         text = self.command.ext.get(name)
+        if text is not None and (value := java_integer(text, bits)) is not None:
+            return value
         if otherwise is None:
             return integer_of(self.text(name) if text is None else text, bits)
         value = None if text is None else _parsed(text, bits)
