@@ -357,7 +357,7 @@ class Listener:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._turn_end = 0.0
         self._is_turn_set = False
-        """Whether this turn of the event loop has its own end, which is not set again."""
+        """True if the end of this turn of the event loop is set. It is set once a turn."""
 
     def now(self) -> float:
         """Return the seconds of the event loop's clock."""

@@ -131,7 +131,7 @@ class Checks:
     op_offset: int = 0
     """What is done in the two queues."""
     is_cut: bool = False
-    """Whether there were too many bytes, and the rest is to be looked at after this."""
+    """True if the messages are too many for one check: another check follows."""
 
 
 def look_at_halves(archive: Archive, state: State, now: int) -> Checks:
