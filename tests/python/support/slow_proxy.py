@@ -102,11 +102,15 @@ class SlowProxy:
         self._loop.close()
 
     async def _stop(self) -> None:
+        # A connection that is being accepted while the server closes would never be closed.
+        while accepting := asyncio.all_tasks() - {asyncio.current_task()} - self._clients.keys():
+            await asyncio.gather(*accepting, return_exceptions=True)
         self._server.close()
-        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in others:
+        clients = dict(self._clients)
+        for task, writer in clients.items():
+            writer.transport.abort()
             task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.gather(*clients, return_exceptions=True)
         # Connections are closed in the next step of the loop.
         await asyncio.sleep(0)
 
