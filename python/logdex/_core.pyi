@@ -788,7 +788,8 @@ def messages_near(
 ) -> tuple[list[int], int]: ...
 def dispatched_end(
     log: CommitLog,
-    queues: Sequence[tuple[str, int, _Path]],
+    folders: Sequence[_Path],
+    topics: Sequence[str] | None = None,
     *,
     access: Access = "auto",
     compat: Compat | None = None,

@@ -169,7 +169,8 @@ fn certain_range(py: Python<'_>, log: &PyCommitLog, parts: Vec<Part<'_>>) -> PyR
 ///
 /// Args:
 ///     log: The log of the store.
-///     queues: A tuple for each queue: topic, queue id, directory.
+///     folders: `consumequeue` and `batchconsumequeue` of a store; each may be missing.
+///     topics: Only queues of these topics; None: all.
 ///     access: "auto", "mmap" or "pread".
 ///     compat: A broker release whose answers are wanted.
 ///     threads: Number of threads that read the queues; None: as many as there are processors, at most 4.
@@ -180,11 +181,12 @@ fn certain_range(py: Python<'_>, log: &PyCommitLog, parts: Vec<Part<'_>>) -> PyR
 /// Raises:
 ///     OSError: The system refuses.
 #[pyfunction]
-#[pyo3(signature = (log, queues, *, access="auto", compat=None, threads=1))]
+#[pyo3(signature = (log, folders, topics=None, *, access="auto", compat=None, threads=1))]
 fn dispatched_end(
     py: Python<'_>,
     log: &PyCommitLog,
-    queues: Vec<(Bound<'_, PyString>, i64, PathBuf)>,
+    folders: Vec<PathBuf>,
+    topics: Option<Vec<String>>,
     access: &str,
     compat: Option<&str>,
     #[pyo3(from_py_with = integer::threads)] threads: Option<i64>,
@@ -192,8 +194,6 @@ fn dispatched_end(
     let log = log.inner()?;
     let (access, compat) = (convert::access(access)?, convert::compat(compat)?);
     let threads = convert::threads(threads)?;
-    let queues: Vec<_> =
-        queues.into_iter().map(|(topic, id, path)| (topic.to_string_lossy().into_owned(), id, path)).collect();
     let options = Options { access, compat, commit_log: Some(Arc::clone(&log)), ..Options::default() };
-    Ok(py.detach(|| queue_stream::dispatched_end(&log, &queues, &options, threads))?)
+    Ok(py.detach(|| queue_stream::dispatched_end(&log, &folders, topics.as_deref(), &options, threads))?)
 }

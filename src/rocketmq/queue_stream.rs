@@ -17,6 +17,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
@@ -26,7 +27,7 @@ use arrow_schema::{ArrowError, SchemaRef};
 
 use super::commit_log::columns::{self, Column};
 use super::commit_log::{BatchBuilder, Bodies, CommitLog, Filter, FramesAt, Row, Wanted};
-use super::consume_queue::{ConsumeQueue, Kind, Options};
+use super::consume_queue::{ConsumeQueue, Kind, Options, each_topic, queues_of};
 use crate::error::{Error, Result, shown};
 use crate::java_text::decode_utf8;
 
@@ -41,8 +42,6 @@ const AHEAD_OF_ALL: usize = 1 << 20;
 const BLOCK: usize = 64;
 /// A share of a step has at least this number of messages, or starting a thread costs more than it saves.
 const LEAST_SHARE: usize = 256;
-/// The same for queues whose last unit is read.
-const LEAST_QUEUES: usize = 16;
 /// Maximum number of reads of a batch queue: each read scans all its units.
 const BATCH_READINGS: i64 = 16;
 
@@ -103,11 +102,11 @@ impl Unit {
 }
 
 /// Returns whether a message is the one that a unit of a queue refers to.
-fn is_of(row: Option<&Row<'_>>, part: &QueuePart, unit: Unit) -> bool {
+fn is_of(row: Option<&Row<'_>>, topic: &str, queue_id: i64, unit: Unit) -> bool {
     row.is_some_and(|Row { frame, .. }| {
         frame.queue_offset() == unit.queue_offset
-            && i64::from(frame.queue_id()) == part.queue_id
-            && decode_utf8(frame.topic()) == part.topic.as_str()
+            && i64::from(frame.queue_id()) == queue_id
+            && decode_utf8(frame.topic()) == topic
     })
 }
 
@@ -308,7 +307,9 @@ impl Share {
         self.frames.read(&wanted)?;
         let is_of = |(place, (number, unit)): (usize, &(usize, Unit))| {
             let row = self.frames.row(place);
-            cursors.get(*number).is_some_and(|cursor| is_of(row.as_ref(), &cursor.part, *unit))
+            cursors
+                .get(*number)
+                .is_some_and(|cursor| is_of(row.as_ref(), &cursor.part.topic, cursor.part.queue_id, *unit))
         };
         Ok(units.iter().enumerate().map(is_of).collect())
     }
@@ -597,7 +598,7 @@ impl QueueStream {
         self.borders.read(&wanted)?;
         for (place, (unit, number, is_head)) in asked.into_iter().enumerate() {
             let Some(cursor) = self.cursors.get_mut(number) else { continue };
-            if !is_of(self.borders.row(place).as_ref(), &cursor.part, unit) {
+            if !is_of(self.borders.row(place).as_ref(), &cursor.part.topic, cursor.part.queue_id, unit) {
                 // If this is the unit before the range, nothing was returned yet.
                 cursor.checked_end = if is_head { cursor.checked_end } else { 0 };
                 cursor.failed = Some(Fault::LeadsElsewhere(unit));
@@ -654,39 +655,43 @@ pub fn certain_range(log: &CommitLog, queues: &[QueuePart]) -> Result<(u64, u64)
     Ok((begin.cast_unsigned(), end))
 }
 
-/// A queue by its place: the topic and the queue id in its messages, and the directory.
-pub type QueuePlace = (String, i64, PathBuf);
-
-/// Returns the end of the farthest message in the log that a unit of these queues refers to; `None` if there is no such unit.
+/// Returns the end of the farthest message in the log that a unit of a queue refers to; `None` if there is no such unit.
 ///
-/// The queues are read in this number of threads.
+/// The queues are those of these topics, or all, in some folders of a store. They are read in this number of threads.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub fn dispatched_end(
     log: &Arc<CommitLog>,
-    queues: &[QueuePlace],
+    folders: &[PathBuf],
+    topics: Option<&[String]>,
     options: &Options,
     threads: usize,
 ) -> Result<Option<u64>> {
-    let read = |(topic, queue_id, path): &QueuePlace| -> Result<Option<(Unit, QueuePart)>> {
-        let queue = Arc::new(ConsumeQueue::open(path, options.clone())?);
-        let Some(last) = queue.last_unit()? else { return Ok(None) };
-        let unit = Unit { phy_offset: last.unit.phy_offset, size: last.unit.size, queue_offset: last.base_offset };
-        Ok(Some((unit, QueuePart { topic: topic.clone(), queue_id: *queue_id, queue, begin: 0, end: 0 })))
+    let last_units = |topic: &str, directories: &[PathBuf]| -> Result<Vec<(Unit, String, i64)>> {
+        let mut found = Vec::new();
+        for directory in directories {
+            for place in queues_of(topic, directory)? {
+                let queue = ConsumeQueue::listed(&place.directory, options.clone());
+                let last = match queue.last_unit() {
+                    // The broker deleted the queue after the directory of the topic was listed.
+                    Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => None,
+                    last => last?,
+                };
+                let Some(last) = last else { continue };
+                let unit =
+                    Unit { phy_offset: last.unit.phy_offset, size: last.unit.size, queue_offset: last.base_offset };
+                found.push((unit, place.topic, i64::from(place.queue_id)));
+            }
+        }
+        Ok(found)
     };
-    let most = queues.len().div_ceil(threads.max(1)).max(LEAST_QUEUES);
-    let mut parts: Vec<_> = queues.chunks(most).map(|part| (part, None)).collect();
-    in_threads(parts.iter_mut(), |(part, found)| *found = Some(part.iter().map(read).collect::<Result<Vec<_>>>()));
-    let mut last = Vec::new();
-    for (part, found) in parts {
-        last.extend(found.unwrap_or_else(|| part.iter().map(read).collect())?.into_iter().flatten());
-    }
-    last.sort_by_key(|(unit, _)| Reverse((unit.phy_offset, unit.size, unit.queue_offset)));
+    let mut last: Vec<_> = each_topic(folders, topics, threads, last_units)?.into_iter().flatten().collect();
+    last.sort_by_key(|(unit, ..)| Reverse((unit.phy_offset, unit.size, unit.queue_offset)));
     let mut frames = FramesAt::new(Arc::clone(log))?;
-    for (unit, part) in &last {
+    for (unit, topic, queue_id) in &last {
         frames.read(&[unit.wanted()])?;
-        if is_of(frames.row(0).as_ref(), part, *unit) {
+        if is_of(frames.row(0).as_ref(), topic, *queue_id, *unit) {
             return Ok(Some(unit.end()));
         }
     }

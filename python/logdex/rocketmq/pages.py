@@ -98,8 +98,9 @@ class PageRead:
         # After the end there is nothing, or damage with messages behind it. These bytes are not counted.
         end = self._end
         total = sum(min(high, end) - low for low, high in ranges if low < end)
-        queues = self._queues()
-        divide = 0 if queues is None else self._divide()
+        divide = 0 if self._queues() is None else self._divide()
+        # Opened again: the offset may be beyond a unit, or a queue, that was written since.
+        queues = self._queues() if divide else None
         left = [part for part in (self._clipped(each, position) for each in ranges) if part[0] < part[1]]
         edges = sorted({0, min(divide, end), end, MAX_INT64})
         parts = [(max(low, a), min(high, b)) for low, high in left for a, b in pairwise(edges)]
@@ -184,8 +185,7 @@ class PageRead:
     def _divide(self) -> int:
         """Return the offset up to which the queues have every message."""
         topic = self._wanted.topic
-        own = self._read.queues.directories(None if topic is None else [topic])
-        return self._read.dispatched_up_to(own, lately=True)
+        return self._read.dispatched_up_to(None if topic is None else [topic], lately=True)
 
     def _by_queues(self, queues: Sequence[tuple[ConsumeQueue, int, int]], low: int, high: int) -> int:
         """Read messages of [low, high) through their units; return the position where to read on."""

@@ -98,10 +98,10 @@ class QueueSet:
         rows, ends, gaps = _core.queue_totals(self._folders(), self._log, chosen, measure=measure, **self.reading)
         return QueueTotals(list(map(TopicTotals._make, rows)), ends, gaps)
 
-    def dispatched_end(self, directories: Directories, threads: int | None) -> int | None:
-        """Return the largest end offset of the messages that units of these queues refer to."""
-        queues = [(topic, queue_id, path) for (topic, queue_id), paths in directories.items() for path in paths]
-        return _core.dispatched_end(self._log, queues, threads=threads, **self.reading)
+    def dispatched_end(self, topics: Collection[str] | None, threads: int | None) -> int | None:
+        """Return the largest end offset of the messages that units of the queues of these topics, or of all, refer to."""
+        chosen = None if topics is None else list(topics)
+        return _core.dispatched_end(self._log, self._folders(), chosen, threads=threads, **self.reading)
 
     def dispatched_end_of_all(self, lag: int, threads: int | None) -> int | None:
         """Return the largest end offset of the messages that units of any queue refer to.
@@ -110,11 +110,11 @@ class QueueSet:
         the log. Of several threads that need it at the same time, one computes it and the others wait.
         """
         if not lag:
-            return self.dispatched_end(self.directories(), threads)
+            return self.dispatched_end(None, threads)
         with self._end_lock.hold():
             known = self._dispatched_end
             if known is None or not 0 <= self._log.max_offset - known < lag:
-                known = self._dispatched_end = self.dispatched_end(self.directories(), threads)
+                known = self._dispatched_end = self.dispatched_end(None, threads)
             return known
 
     def queue(self, topic: str, queue_id: int) -> _core.ConsumeQueue:

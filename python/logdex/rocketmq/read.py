@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from logdex.report import Finding
     from logdex.rocketmq.index_service import IndexService
     from logdex.rocketmq.layout import StoreLayout
-    from logdex.rocketmq.queues import Directories, QueueSet
+    from logdex.rocketmq.queues import QueueSet
 
 Range: TypeAlias = tuple[int, int]
 """A half-open range of log offsets."""
@@ -160,6 +160,8 @@ class MessageRead:
 
         def batches() -> Generator[RecordBatch, None, None]:
             at, rest_threads = 0, threads
+            # The end is read first: a message that is dispatched from here on, also to a new queue, is read from the log.
+            dispatched = self.dispatched_up_to(topics, threads) if by_queues else 0
             directories = self.queues.directories(topics) if by_queues else {}
             found.update(topic for topic, _ in directories)
             queues = [
@@ -172,8 +174,6 @@ class MessageRead:
             if by_queues and missing:
                 _log.warning("topic %r has no queue; the log is read instead", min(missing))
             elif by_queues:
-                # Read the end first: messages that are dispatched from here on are read from the log.
-                dispatched = self.dispatched_up_to(directories, threads)
                 parts = [(topic, number, self.queues.open(path), None, None) for topic, number, path in queues]
                 begin, end = certain_range(log, parts)
                 begin = max(begin, span[0])
@@ -206,17 +206,17 @@ class MessageRead:
         return BatchStream(schema, read, damage.findings)
 
     def dispatched_up_to(
-        self, own: Directories | None = None, threads: int | None = None, *, lately: bool = False
+        self, topics: Collection[str] | None = None, threads: int | None = None, *, lately: bool = False
     ) -> int:
         """Return the offset up to which the queues are reliable: a broker's start would dispatch messages only from there.
 
         Args:
-            own: The directories of some queues. If they lead near the end of the log, no others are read, and the offset may be a
-                little lower. None: all queues are read.
+            topics: If the queues of these topics lead near the end of the log, no others are read, and the offset may be a little
+                lower. None: all queues are read.
             threads: As in `MessageStore.messages`.
             lately: Allow an earlier result if it is near the end of the log.
         """
-        end = None if own is None else self.queues.dispatched_end(own, threads)
+        end = None if topics is None else self.queues.dispatched_end(topics, threads)
         if end is None or self.log.max_offset - end > _SHORT_BYTES:
             end = self.queues.dispatched_end_of_all(_SHORT_BYTES if lately else 0, threads)
         # While a broker runs its queues are complete, although not all is on the disk. A logdex writer writes them one by one.

@@ -1,7 +1,10 @@
 //! The directories of the queues of a store, and the sizes of their files.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use super::read::{BATCH_FOLDER, Kind, SHORTEST_EXTENSION_FILE};
 use super::tags_code::DelayLevels;
@@ -121,10 +124,10 @@ fn size_of(root: &Path, folder: &str, wanted: Option<u64>, unit: usize) -> Resul
 
 /// The directory of a queue.
 #[derive(Debug)]
-pub(super) struct QueueDirectory {
-    pub(super) topic: String,
-    pub(super) queue_id: i32,
-    pub(super) directory: PathBuf,
+pub(crate) struct QueueDirectory {
+    pub(crate) topic: String,
+    pub(crate) queue_id: i32,
+    pub(crate) directory: PathBuf,
 }
 
 /// Returns whether a folder of a store is a database of a 5.x broker (`RocksDB`).
@@ -179,7 +182,7 @@ fn queues_in(folder: &Path, topics: Option<&[String]>) -> Result<Vec<QueueDirect
 ///
 /// # Errors
 /// An I/O error, with the path.
-pub(super) fn queues_of(topic: &str, directory: &Path) -> Result<Vec<QueueDirectory>> {
+pub(crate) fn queues_of(topic: &str, directory: &Path) -> Result<Vec<QueueDirectory>> {
     let named = |(name, directory): (String, PathBuf)| {
         let queue_id = name.parse::<i32>().ok().filter(|id| *id >= 0 && id.to_string() == name)?;
         Some(QueueDirectory { topic: topic.to_owned(), queue_id, directory })
@@ -222,6 +225,51 @@ pub fn list_queues(folder: &Path, topics: Option<&[String]>) -> Result<Vec<(Stri
         }
     }
     Ok(found)
+}
+
+/// Calls `work` with the name and the directories of each of these topics, or of all, in some folders of a store. Several threads
+/// share the topics. Returns the results in the order of the names.
+///
+/// # Errors
+/// An I/O error, with the path; the error of `work`.
+pub(crate) fn each_topic<T: Send>(
+    folders: &[PathBuf],
+    topics: Option<&[String]>,
+    threads: usize,
+    work: impl Fn(&str, &[PathBuf]) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let mut places: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    for folder in folders {
+        if topics.is_none() {
+            storage::expect_tree(folder);
+        }
+        for (topic, directory) in directories(folder)? {
+            if topics.is_none_or(|topics| topics.contains(&topic)) {
+                places.entry(topic).or_default().push(directory);
+            }
+        }
+    }
+    let (next, places) = (AtomicUsize::new(0), places.into_iter().collect::<Vec<_>>());
+    let share = || -> Result<Vec<(usize, T)>> {
+        let mut found = Vec::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some((topic, directories)) = places.get(number) else { return Ok(found) };
+            found.push((number, work(topic, directories)?));
+        }
+    };
+    let mut parts = thread::scope(|scope| {
+        let others: Vec<_> = (1..threads.min(places.len()))
+            .filter_map(|_| thread::Builder::new().spawn_scoped(scope, share).ok())
+            .collect();
+        let mut parts = share()?;
+        for other in others {
+            parts.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+        }
+        Ok::<_, Error>(parts)
+    })?;
+    parts.sort_by_key(|(number, _)| *number);
+    Ok(parts.into_iter().map(|(_, part)| part).collect())
 }
 
 /// Lists the names and paths of the directories in a folder; empty if the folder is missing.

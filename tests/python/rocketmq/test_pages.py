@@ -144,14 +144,14 @@ def test_pages_of_a_quiet_topic_read_all_queues_once(tmp_path: Path, monkeypatch
                 writer.put_message("busy", bytes(1 << 20))
 
     reads = []
-    directories = QueueSet.directories
+    dispatched_end = QueueSet.dispatched_end
 
-    def counted(queues: QueueSet, topics: Any = None) -> Any:
+    def counted(queues: QueueSet, topics: Any, threads: int | None) -> Any:
         reads.append(topics)
-        return directories(queues, topics)
+        return dispatched_end(queues, topics, threads)
 
     put(0)
-    monkeypatch.setattr(QueueSet, "directories", counted)
+    monkeypatch.setattr(QueueSet, "dispatched_end", counted)
     with MessageStore.open(tmp_path / "store") as store:
         for _ in range(3):
             assert store.page(topic="quiet").batch.column("body").to_pylist() == [b"quiet 0"]

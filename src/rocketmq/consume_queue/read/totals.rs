@@ -5,12 +5,10 @@ use std::collections::btree_map::Entry;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::queue::{ConsumeQueue, Kind, Options, bounds_in};
 use crate::error::{Error, Result};
-use crate::io::storage;
-use crate::rocketmq::consume_queue::directories::{directories, queues_of};
+use crate::rocketmq::consume_queue::directories::{each_topic, queues_of};
 use crate::rocketmq::offset_files::{self, Gap, Listing};
 
 /// Totals of the queues of a topic.
@@ -57,17 +55,6 @@ impl Totals {
         measure: bool,
         threads: usize,
     ) -> Result<Self> {
-        let mut places: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
-        for folder in folders {
-            if topics.is_none() {
-                storage::expect_tree(folder);
-            }
-            for (topic, directory) in directories(folder)? {
-                if topics.is_none_or(|topics| topics.contains(&topic)) {
-                    places.entry(topic).or_default().push(directory);
-                }
-            }
-        }
         // One listing of the log serves all queues.
         let log = options.commit_log.as_ref().map(|log| log.pinned()).transpose()?;
         let log_end = match (&log, options.compat) {
@@ -75,28 +62,11 @@ impl Totals {
             _ => options.log_end,
         };
         let options = Options { commit_log: log.map(Arc::new), log_end, ..options.clone() };
-        let (next, places) = (AtomicUsize::new(0), places.into_iter().collect::<Vec<_>>());
-        let work = || -> Result<Vec<(usize, Self)>> {
-            let mut found = Vec::new();
-            loop {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                let Some((topic, directories)) = places.get(number) else { return Ok(found) };
-                found.push((number, Self::of_topic(topic, directories, &options, measure)?));
-            }
-        };
-        let mut parts = std::thread::scope(|scope| {
-            let others: Vec<_> = (1..threads.min(places.len()))
-                .filter_map(|_| std::thread::Builder::new().spawn_scoped(scope, work).ok())
-                .collect();
-            let mut parts = work()?;
-            for other in others {
-                parts.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
-            }
-            Ok::<_, Error>(parts)
+        let parts = each_topic(folders, topics, threads, |topic, directories| {
+            Self::of_topic(topic, directories, &options, measure)
         })?;
-        parts.sort_by_key(|(number, _)| *number);
         let mut all = Self::default();
-        for (_, part) in parts {
+        for part in parts {
             all.topics.extend(part.topics);
             all.ends.extend(part.ends);
             all.gaps.extend(part.gaps);
