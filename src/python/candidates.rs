@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::{Int32Type, Int64Type, TimestampMillisecondType};
-use arrow_array::{Array, ArrayRef, ListArray, MapArray, RecordBatch, StringArray};
+use arrow_array::{Array, ArrayRef, Int64Array, ListArray, MapArray, RecordBatch, StringArray};
 use arrow_schema::{DataType, TimeUnit};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -31,6 +31,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyFoundMessages>()?;
     m.add_function(wrap_pyfunction!(find_messages, m)?)?;
     m.add_function(wrap_pyfunction!(frames_with_key, m)?)?;
+    m.add_function(wrap_pyfunction!(offsets_within, m)?)?;
     m.add_function(wrap_pyfunction!(judge_candidates, m)?)?;
     m.add_function(wrap_pyfunction!(text_column, m)?)?;
     m.add_function(wrap_pyfunction!(message_lists, m)?)
@@ -154,6 +155,34 @@ fn frames_with_key<'py>(
     })?;
     keys::warn_damage(py, damage)?;
     Ok(PyBytes::new(py, &frames))
+}
+
+/// Return the candidates of all keys in each of some ranges of the log.
+///
+/// Args:
+///     candidates: As in `find_messages`.
+///     ranges: Ascending ranges of offsets in the log, the end exclusive.
+///
+/// Returns:
+///     An Arrow array of int64 for each range: its offsets, ascending, each once.
+///
+/// Raises:
+///     TypeError: Columns of another type.
+#[pyfunction]
+fn offsets_within<'py>(
+    py: Python<'py>,
+    candidates: Vec<Bound<'py, PyAny>>,
+    ranges: Vec<(i64, i64)>,
+) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let lists = candidates.iter().map(list_array).collect::<PyResult<Vec<_>>>()?;
+    let found = py.detach(|| {
+        let values = |list: &ListArray| {
+            let rows = (0..list.len()).filter(|row| list.is_valid(*row)).map(|row| list.value(row));
+            rows.flat_map(|row| row.as_primitive::<Int64Type>().values().to_vec()).collect::<Vec<_>>()
+        };
+        candidates::offsets_within(lists.iter().flat_map(values).collect(), &ranges)
+    });
+    found.into_iter().map(|offsets| convert::arro3_array(py, Arc::new(Int64Array::from(offsets)))).collect()
 }
 
 /// Return for each offset what its message is to a key.

@@ -19,6 +19,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 pub(super) struct Notes {
     end_offset: Option<u64>,
     checked: Report,
+    missing: Vec<i64>,
 }
 
 impl Batches for MessageReader<FileSource> {
@@ -29,7 +30,11 @@ impl Batches for MessageReader<FileSource> {
     }
 
     fn notes(&self) -> Notes {
-        Notes { end_offset: self.stop().map(|stop| stop.phy_offset), checked: self.checked().clone() }
+        Notes {
+            end_offset: self.stop().map(|stop| stop.phy_offset),
+            checked: self.checked().clone(),
+            missing: self.missing().to_vec(),
+        }
     }
 }
 
@@ -51,6 +56,12 @@ batch_reader! {
         #[getter]
         fn end_offset(&self, py: Python<'_>) -> PyResult<Option<u64>> {
             Ok(self.0.notes(py)?.end_offset)
+        }
+
+        /// The offsets read so far without a valid message, if `message_batches` was called with a selection.
+        #[getter]
+        fn missing(&self, py: Python<'_>) -> PyResult<Vec<i64>> {
+            Ok(self.0.notes(py)?.missing)
         }
 
         /// What was refused so far, as a `logdex.report.Report`; what a stream meets that it was handed over as is not in it.

@@ -128,6 +128,18 @@ struct Block {
     unfinished: bool,
 }
 
+/// Returns for each of these ascending ranges of the log the candidates in it, ascending, each once.
+pub fn offsets_within(mut candidates: Vec<i64>, ranges: &[(i64, i64)]) -> Vec<Vec<i64>> {
+    candidates.sort_unstable();
+    candidates.dedup();
+    let within = |&(begin, end): &(i64, i64)| {
+        let first = candidates.partition_point(|offset| *offset < begin);
+        let last = candidates.partition_point(|offset| *offset < end);
+        candidates.get(first..last).map(<[i64]>::to_vec).unwrap_or_default()
+    };
+    ranges.iter().map(within).collect()
+}
+
 impl VerifiedMessages {
     /// Prepare to check the candidates of the questions.
     ///

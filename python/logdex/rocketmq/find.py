@@ -20,7 +20,7 @@ from logdex.hash_index.query import check_max_num
 from logdex.notebook import SHOWN_ROWS, html_table
 from logdex.report import Damage
 from logdex.rocketmq.message import Message
-from logdex.rocketmq.read import Range, check_scan, subtract, union
+from logdex.rocketmq.read import KeyIndex, Range, check_scan, subtract, union
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -172,7 +172,7 @@ def _messages(columns: list[list[Any]]) -> list[Message]:
     return messages
 
 
-class SearchIndex(Protocol):
+class SearchIndex(KeyIndex, Protocol):
     """The index of a store, for a search."""
 
     @property
@@ -189,12 +189,6 @@ class SearchIndex(Protocol):
     @property
     def is_far(self) -> bool:
         """Whether a search makes many requests to another machine."""
-
-    def covered(self) -> list[Range]:
-        """Return the ranges of the log whose messages are indexed."""
-
-    def candidates(self, topics: Any, keys: Any, times: TimeRange) -> list[Array]:  # noqa: ANN401 -- any columns
-        """Return lists of offsets where keys may be."""
 
     def is_capped(self, topic: str, key: str, times: TimeRange) -> bool:
         """Return whether a broker's limit cuts candidates off."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from logdex._core import (
     MessageFilter,
@@ -17,6 +17,7 @@ from logdex._core import (
     fork_generation,
     last_message,
     newest_first,
+    offsets_within,
 )
 from logdex._types import MAX_INT64
 from logdex.arrow import BatchStream
@@ -27,7 +28,7 @@ from logdex.report import Damage, warn_of_topics
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 
-    from arro3.core import RecordBatch
+    from arro3.core import Array, RecordBatch
 
     from logdex._core import CommitLog, MessageReader
     from logdex._types import Body, Progress, Scan
@@ -43,6 +44,8 @@ Range: TypeAlias = tuple[int, int]
 _log = logging.getLogger(__name__)
 
 _SCAN_BUDGET_BYTES = 1 << 30
+_MOST_QUESTIONS = 1_000_000
+"""Pairs of a topic and a key for which the index is read."""
 _SHORT_BYTES = 4 << 20
 """Reading so many bytes of a log takes less time than reading the ends of some hundred queues."""
 _BATCHES_AHEAD = 4
@@ -93,6 +96,91 @@ def valid_messages(
                 on_damage(finding)
 
 
+class KeyIndex(Protocol):
+    """The key index of a store."""
+
+    def covered(self) -> list[Range]:
+        """Return the ranges of the log whose messages are indexed."""
+
+    def candidates(self, topics: Any, keys: Any, times: TimeRange) -> list[Array]:  # noqa: ANN401 -- any columns
+        """Return lists of offsets at which keys may be, one for each key, of each part of the index."""
+
+
+def indexed_offsets(
+    index: KeyIndex, topics: Iterable[str], keys: Collection[str], times: TimeRange, whole: Range
+) -> list[tuple[Range, Array]] | None:
+    """Return the ranges of the log that an index covers, each with the offsets at which keys may be, ascending.
+
+    Returns None if the question is too large for the index.
+    """
+    asked = [(topic, key) for topic in topics for key in keys]
+    if len(asked) > _MOST_QUESTIONS:
+        return None
+    # The ranges first: a message that is indexed from here on is read from the log.
+    covered = within(whole, union(index.covered()))
+    found = index.candidates([topic for topic, _ in asked], [key for _, key in asked], times) if asked else []
+    return list(zip(covered, offsets_within(found, covered), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """The files of the log when a read began, the ranges and messages that it may return, and how it returns them."""
+
+    log: CommitLog
+    ranges: list[Range]
+    columns: list[str] | None
+    body: Body
+    selection: MessageFilter
+    salvage: bool
+    threads: int | None
+    on_damage: Callable[[Finding], None]
+    reported: list[Finding] = field(default_factory=list)
+
+    def of_log(self, begin: int, end: int = MAX_INT64, threads: int | None = None) -> Iterator[RecordBatch]:
+        """Scan the log from one offset to another."""
+        for low, high in self.ranges:
+            yield from valid_messages(
+                self.log,
+                self.columns,
+                max(low, begin),
+                min(high, end),
+                salvage=self.salvage,
+                body=self.body,
+                on_damage=self._report,
+                selection=self.selection,
+                threads=threads or self.threads,
+            )
+
+    def of_index(self, parts: list[tuple[Range, Array]], gaps: list[tuple[int, int, Finding]]) -> Iterator[RecordBatch]:
+        """Read the messages at the offsets of parts of the log, and scan the log between the parts.
+
+        The findings of `gaps` in the log, and of damage at the offsets, are reported at the end.
+        """
+        at = 0
+        missing: list[int] = []
+        for (begin, end), offsets in parts:
+            yield from self._of_rest(at, begin)
+            if len(offsets):
+                log, names = self.log, self.columns
+                reader = log.message_batches(offsets, columns=names, body=self.body, selection=self.selection)
+                yield from reader
+                missing += reader.missing
+            at = end
+        yield from self._of_rest(at, self.log.max_offset, MAX_INT64)
+        for _, _, finding in (*gaps, *self.log.damage(missing)):
+            self._report(finding)
+
+    def _report(self, finding: Finding) -> None:
+        """Report a finding once: a part of the log that is scanned may end in a missing file, and the next one begin in it."""
+        if finding not in self.reported:
+            self.reported.append(finding)
+            self.on_damage(finding)
+
+    def _of_rest(self, begin: int, end: int, last: int | None = None) -> Iterator[RecordBatch]:
+        """Scan a part of the log. Starting threads costs more than they save if the part is short."""
+        yield from self.of_log(begin, end if last is None else last, 1 if end - begin < _SHORT_BYTES else None)
+
+
 @dataclass(frozen=True, slots=True)
 class MessageRead:
     """Reads the messages of a store that match conditions; with `salvage` also those after damage."""
@@ -101,6 +189,7 @@ class MessageRead:
     log: CommitLog
     queues: QueueSet
     salvage: bool
+    index: Callable[[], KeyIndex | None] = lambda: None
 
     def messages(
         self,
@@ -112,7 +201,7 @@ class MessageRead:
         columns: Iterable[str] | None,
         scan: Scan,
         slack_ms: int,
-        keys: Iterable[str] | None = None,
+        keys: Collection[str] | None = None,
         tags: Iterable[str] | None = None,
         body: Body = "decoded",
         on_damage: Callable[[Finding], None] | None = None,
@@ -139,71 +228,85 @@ class MessageRead:
         ranges = within(span, log.ranges_in_time(times.begin, times.end, slack_ms))
         size = sum(end - begin for begin, end in ranges)
         damage = Damage()
-        by_queues = topics is not None and (scan is False or (scan == "auto" and size > _SCAN_BUDGET_BYTES))
+        reading = _Reading(log, ranges, names, body, selection, self.salvage, threads, on_damage or damage.add)
         bounds = (times.begin, times.end, *span)
         is_whole = bounds == (MIN_TIME, MAX_TIME, 0, MAX_INT64) and queue_id is None and keys is None and tags is None
         found: set[str] = set()
 
-        def from_log(at: int, until: int | None = None, threads: int | None = threads) -> Iterator[RecordBatch]:
-            for begin, end in ranges:
-                yield from valid_messages(
-                    log,
-                    names,
-                    max(begin, at),
-                    end if until is None else min(end, until),
-                    salvage=self.salvage,
-                    body=body,
-                    on_damage=on_damage or damage.add,
-                    selection=selection,
-                    threads=threads,
-                )
-
         def batches() -> Generator[RecordBatch, None, None]:
-            at, rest_threads = 0, threads
-            # The end is read first: a message that is dispatched from here on, also to a new queue, is read from the log.
-            dispatched = self.dispatched_up_to(topics, threads) if by_queues else 0
-            directories = self.queues.directories(topics) if by_queues else {}
-            found.update(topic for topic, _ in directories)
-            queues = [
-                (topic, number, path)
-                for (topic, number), paths in directories.items()
-                if queue_id in (None, number)
-                for path in paths
-            ]
-            missing = set(topics or ()) - {topic for topic, _, _ in queues}
-            if by_queues and missing:
-                _log.warning("topic %r has no queue; the log is read instead", min(missing))
-            elif by_queues:
-                parts = [(topic, number, self.queues.open(path), None, None) for topic, number, path in queues]
-                begin, end = certain_range(log, parts)
-                begin = max(begin, span[0])
-                end = max(begin, min(end, dispatched, log.max_offset, span[1]))
-                reader = QueueReader(
-                    log,
-                    parts,
-                    begin_phy_offset=begin,
-                    end_phy_offset=end,
-                    columns=names,
-                    body=body,
-                    selection=selection,
-                    threads=threads,
-                )
-                # Queues begin where the log begins now. If files expired, reading the log says so.
-                if self.log.min_offset == log.min_offset:
-                    yield from from_log(0, begin)
-                    yield from reader
-                    at = reader.position
-                    # Starting threads costs more than they save if little is left.
-                    rest_threads = 1 if log.max_offset - at < _SHORT_BYTES else threads
-                    if reader.fault is not None:
-                        _log.warning("%s; the log is read instead, from offset %d", reader.fault, at)
-            yield from from_log(at, threads=rest_threads)
+            whole = (span[0], min(span[1], log.max_offset))
+            # Without topics the index may lack a deleted topic whose messages are still in the log.
+            enough = _SHORT_BYTES if topics else _SCAN_BUDGET_BYTES
+            parts = None
+            if keys and (scan is False or (scan == "auto" and size > enough)):
+                named = topics if topics is not None or known_topics is None else known_topics(scan=False)
+                parts = self._indexed(named, keys, times, whole)
+            if parts is not None:
+                yield from reading.of_index(parts, log.gaps(begin=times.begin, end=times.end))
+            elif topics is not None and (scan is False or (scan == "auto" and size > _SCAN_BUDGET_BYTES)):
+                yield from self._of_queues(reading, topics, queue_id, span, found)
+            else:
+                yield from reading.of_log(0)
             damage.warn()
 
         read = batches()
         if topics and known_topics is not None:
             read = _warning_of_topics(read, topics, found, known_topics, may_scan=is_whole)
         return BatchStream(schema, read, damage.findings)
+
+    def _indexed(
+        self, topics: Sequence[str] | None, keys: Collection[str], times: TimeRange, whole: Range
+    ) -> list[tuple[Range, Array]] | None:
+        """Return what `indexed_offsets` returns; None if there is no index, or it cannot answer."""
+        # A broker's answers are those of its own walk through the log.
+        index = self.index() if topics and self.salvage else None
+        return None if index is None else indexed_offsets(index, topics or (), keys, times, whole)
+
+    def _of_queues(
+        self, reading: _Reading, topics: Sequence[str], queue_id: int | None, span: Range, found: set[str]
+    ) -> Iterator[RecordBatch]:
+        """Read messages through the queues of their topics, and the rest from the log; `found` receives topics with queues."""
+        log, threads = reading.log, reading.threads
+        # The end is read first: a message that is dispatched from here on, also to a new queue, is read from the log.
+        dispatched = self.dispatched_up_to(topics, threads)
+        directories = self.queues.directories(topics)
+        found.update(topic for topic, _ in directories)
+        queues = [
+            (topic, number, path)
+            for (topic, number), paths in directories.items()
+            if queue_id in (None, number)
+            for path in paths
+        ]
+        missing = set(topics) - {topic for topic, _, _ in queues}
+        if missing:
+            _log.warning("topic %r has no queue; the log is read instead", min(missing))
+            yield from reading.of_log(0)
+            return
+        parts = [(topic, number, self.queues.open(path), None, None) for topic, number, path in queues]
+        begin, end = certain_range(log, parts)
+        begin = max(begin, span[0])
+        end = max(begin, min(end, dispatched, log.max_offset, span[1]))
+        reader = QueueReader(
+            log,
+            parts,
+            begin_phy_offset=begin,
+            end_phy_offset=end,
+            columns=reading.columns,
+            body=reading.body,
+            selection=reading.selection,
+            threads=threads,
+        )
+        at, rest_threads = 0, threads
+        # Queues begin where the log begins now. If files expired, reading the log says so.
+        if self.log.min_offset == log.min_offset:
+            yield from reading.of_log(0, begin)
+            yield from reader
+            at = reader.position
+            # Starting threads costs more than they save if little is left.
+            rest_threads = 1 if log.max_offset - at < _SHORT_BYTES else threads
+            if reader.fault is not None:
+                _log.warning("%s; the log is read instead, from offset %d", reader.fault, at)
+        yield from reading.of_log(at, threads=rest_threads)
 
     def dispatched_up_to(
         self, topics: Collection[str] | None = None, threads: int | None = None, *, lately: bool = False

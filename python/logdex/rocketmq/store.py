@@ -26,15 +26,17 @@ from logdex.rocketmq.message import is_msg_id, offset_in_msg_id
 from logdex.rocketmq.overview import overview, store_times, usage
 from logdex.rocketmq.pages import PageFilter, PageRead
 from logdex.rocketmq.queues import QueueSet
-from logdex.rocketmq.read import MessageRead, expect_end, expect_end_after
+from logdex.rocketmq.read import MessageRead, expect_end, expect_end_after, indexed_offsets
 from logdex.rocketmq.rebuild import build_index, build_queues
 from logdex.rocketmq.sealed import SealedIndex, open_store, seal
 from logdex.usage import check_by, grouped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from datetime import tzinfo
     from pathlib import Path
+
+    from arro3.core import Array
 
     from logdex._core import ConsumeQueue, SealedFiles, SealedStore
     from logdex._types import Access, Body, Compat, Progress, Scan, Time
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from logdex.rocketmq.message import Message
     from logdex.rocketmq.pages import MessagePage
     from logdex.rocketmq.queues import TopicTotals
+    from logdex.rocketmq.read import Range
     from logdex.usage import By, Usage
 
 _log = logging.getLogger("logdex")
@@ -75,7 +78,7 @@ class MessageStore(Closing):
         self._queues = QueueSet(layout, self._commit_log, {**reading, "clock_slack_ms": options["clock_slack_ms"]})
         self._closed = False
         salvage = options["compat"] is None
-        self._read = MessageRead(layout, self._commit_log, self._queues, salvage=salvage)
+        self._read = MessageRead(layout, self._commit_log, self._queues, salvage=salvage, index=self._searched_index)
         self._search = KeySearch(self._commit_log, self._searched_index, self._known_topics, salvage=salvage)
         self._topics_in_log: tuple[int, list[str]] | None = None
 
@@ -209,6 +212,31 @@ class MessageStore(Closing):
             return self._sealed
         index = self.index
         return None if index is None else FilesIndex(index)
+
+    def indexed_offsets(
+        self, topics: Iterable[str], keys: Collection[str], *, begin: Time | None = None, end: Time | None = None
+    ) -> list[tuple[Range, Array]] | None:
+        """Return where the key index leads: what a reader of only some messages needs.
+
+        Args:
+            topics: The topics.
+            keys: Keys of the messages.
+            begin: First store time, ms or an aware datetime; None: no bound.
+            end: Last store time, included.
+
+        Returns:
+            The ranges of the log that the index covers, as (begin_phy_offset, end_phy_offset), ascending. Each has an int64 array
+            of the offsets, ascending, at which messages with one of the keys may begin. The index stores hashes, so the messages
+            must be checked. Messages in the rest of the log are not indexed. None: there is no index, or more than a million
+            pairs of a topic and a key.
+
+        Raises:
+            OSError: An I/O error.
+            CorruptFileError: An index file is damaged.
+        """
+        index = self._searched_index()
+        whole = (self.commit_log.min_offset, self.commit_log.max_offset)
+        return None if index is None else indexed_offsets(index, topics, keys, TimeRange.of(begin, end), whole)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -346,8 +374,9 @@ class MessageStore(Closing):
 
         All conditions must hold. Bodies of other messages are not decompressed. Log files whose time cannot match are not read.
         The messages of topics can be read through their queues. Queues have no units of messages of the raw transaction types
-        PREPARED and ROLLBACK (before 4.3.0), nor of a deleted topic. The part of the log that the queues do not cover is always
-        read from the log. If a queue is damaged, the rest is read from the log.
+        PREPARED and ROLLBACK (before 4.3.0), nor of a deleted topic; the key index has no entries of ROLLBACK messages. The part
+        of the log that queues or index do not cover is always read from the log. If a queue is damaged, the rest is read from
+        the log.
 
         Args:
             topic: Only this topic, as stored; None: all.
@@ -360,8 +389,9 @@ class MessageStore(Closing):
             tags: Only messages with one of these tags.
             begin_phy_offset: Where in the log to begin: the offset of a message; None: at the start of the log.
             end_phy_offset: The offset after the last message; None: the end of the log.
-            scan: Whether to read the log for given topics. "auto": if at most 1 GiB of it may match, else the queues. True:
-                always. False: never.
+            scan: Whether to read the log for given topics or keys. "auto": keys of given topics are searched in the key index if
+                more than 4 MiB of the log may match, keys of any topic and topics in index and queues if more than 1 GiB may.
+                True: always. False: never; only what index and queues do not cover is read from the log.
             body: "decoded", or "stored": as the log holds it, possibly compressed.
             on_damage: Called for each missing file of the log and each place that is not a valid message, after the rows around
                 it. None: they are logged, one `DamageWarning` has all of them, and so has `findings` of the stream at its end.
@@ -390,7 +420,7 @@ class MessageStore(Closing):
             columns=columns,
             scan=scan,
             slack_ms=self._options["clock_slack_ms"],
-            keys=keys,
+            keys=None if keys is None else list(_texts("keys", keys)),
             tags=tags,
             body=body,
             on_damage=on_damage,

@@ -22,6 +22,8 @@ pub(crate) struct OffsetReader {
     read: usize,
     builder: BatchBuilder,
     filter: Option<Filter>,
+    /// Offsets without a valid message, in the order in which they were read. Without a filter they have rows of their own.
+    missing: Vec<i64>,
 }
 
 impl OffsetReader {
@@ -31,7 +33,7 @@ impl OffsetReader {
         builder: BatchBuilder,
         filter: Option<Filter>,
     ) -> Self {
-        Self { log, phy_offsets, read: 0, builder, filter }
+        Self { log, phy_offsets, read: 0, builder, filter, missing: Vec::new() }
     }
 
     /// Returns the next batch; `None` at the end. With a filter a batch may be empty.
@@ -44,13 +46,21 @@ impl OffsetReader {
             return Ok(None);
         }
         let left = left.iter().copied().take(BATCH);
-        let (read, _) = add_messages(&self.log, left, &mut self.builder, self.filter.as_ref())?;
+        let filter = self.filter.as_ref().map(|filter| (filter, &mut self.missing));
+        let (read, _) = add_messages(&self.log, left, &mut self.builder, filter)?;
         self.read += read;
         Ok(Some(self.builder.take()))
+    }
+
+    /// The offsets read so far without a valid message, if there is a filter.
+    pub(crate) fn missing(&self) -> &[i64] {
+        &self.missing
     }
 }
 
 /// Adds the messages at these offsets that pass the filter.
+///
+/// `filter` has a list to which offsets without a valid message are added. Without a filter each of them has a row of nulls.
 ///
 /// Returns how many offsets were read, and whether these are all. If the builder is full, the rest is read later.
 ///
@@ -60,19 +70,23 @@ pub(crate) fn add_messages(
     log: &CommitLog,
     phy_offsets: impl IntoIterator<Item = Option<i64>>,
     builder: &mut BatchBuilder,
-    filter: Option<&Filter>,
+    mut filter: Option<(&Filter, &mut Vec<i64>)>,
 ) -> Result<(usize, bool)> {
     let mut look_up = LookUp::new(log)?;
     let mut read = 0;
     for phy_offset in phy_offsets {
         let offset = phy_offset.and_then(|offset| u64::try_from(offset).ok());
         let fits = look_up.find(offset, |found| match found {
-            Some((frame, place)) if filter.is_none_or(|filter| filter.passes(&frame, place.phy_offset)) => {
+            Some((frame, place))
+                if filter.as_ref().is_none_or(|(filter, _)| filter.passes(&frame, place.phy_offset)) =>
+            {
                 builder.append(&[Row { frame, place, suspect: Suspect::default() }]) == 1
             }
-            _ => {
-                if filter.is_none() {
-                    builder.append_missing(phy_offset);
+            found => {
+                match &mut filter {
+                    None => builder.append_missing(phy_offset),
+                    Some((_, missing)) if found.is_none() => missing.extend(phy_offset),
+                    Some(_) => {}
                 }
                 true
             }

@@ -14,12 +14,11 @@ from logdex._files import RemotePath
 from logdex.errors import LogdexError
 from logdex.hash_index.query import CLOCK_SLACK_MS
 from logdex.report import unknown_topic
-from logdex.rocketmq import IndexService
-from logdex.rocketmq.find import covered_ranges
+from logdex.rocketmq import MessageStore
 from logdex.rocketmq.layout import configured_topics
 from logdex.rocketmq.message import is_msg_id, offset_in_msg_id
 from logdex.rocketmq.queues import QueueSet
-from logdex.rocketmq.read import MessageRead, Range, expect_end, subtract
+from logdex.rocketmq.read import MessageRead, Range, expect_end_after, subtract
 from logdex.spark.log_source import Task, pack
 from logdex.spark.messages.filter import extent
 
@@ -39,7 +38,6 @@ logger = logging.getLogger("logdex.spark")
 # Messages far apart cost more than as many bytes in a row.
 _WORTH_SINGLE_READS = 8
 _MOST_QUEUES = 1_024
-_MOST_QUESTIONS = 1_000_000
 _UNITS_SAMPLED = 64
 _QUEUES_ASKED = 4
 _MOST_REMOTE_CUTS = 1_000
@@ -193,22 +191,22 @@ class MessagePlan:
         if words is None or not self._layout.index.is_dir():
             return None
         topics = self._topics()
-        if not topics or len(topics) * len(words) > _MOST_QUESTIONS:
+        if not topics:
             return None
-        asked = [(topic, word) for topic in topics for word in words]
         begin, end = self._wanted.times
         try:
-            with IndexService.open(self._layout.index) as index:
-                # What is indexed from here on is read from the log.
-                covered = covered_ranges(index)
-                expect_end(self._layout, self._log, index)
-                found = index.query_batch([t for t, _ in asked], [w for _, w in asked], begin=begin, end=end)
+            with MessageStore.open(self._layout.root, commit_log=self._layout.commit_log) as store:
+                parts = store.indexed_offsets(topics, words, begin=begin, end=end)
         except (LogdexError, OSError) as error:
             logger.warning("the index does not help, the log is read: %s", error)
             return None
-        # Only a scan tells which messages behind the end of a broker's walk are valid.
+        if parts is None:
+            return None
+        expect_end_after(self._layout, self._log, max((high for (_, high), _ in parts), default=-1))
+        # Only a scan determines which messages after the end of a broker's walk are valid.
         end_of_log = self._log.max_offset
-        return set(pa.array(found).flatten().to_pylist()), [(low, min(high, end_of_log)) for low, high in covered]
+        offsets = {offset for _, offsets in parts for offset in pa.array(offsets).to_pylist()}
+        return offsets, [(low, min(high, end_of_log)) for (low, high), _ in parts]
 
     def _topics(self) -> list[str]:
         """Return the topics to ask the index for; none if they are unknown."""

@@ -92,6 +92,14 @@ impl<S: ReadAt> MessageReader<S> {
         }
     }
 
+    /// The offsets read so far without a valid message, if look-ups at offsets have a filter.
+    pub fn missing(&self) -> &[i64] {
+        match &self.source {
+            Source::Offsets(reader, _) => reader.missing(),
+            Source::Walk(_) | Source::Threads(_) => &[],
+        }
+    }
+
     /// Returns why and where the walk ended; `None` before its end.
     pub fn stop(&self) -> Option<&Stop> {
         match &self.source {
