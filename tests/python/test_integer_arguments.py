@@ -204,6 +204,8 @@ MESSAGE_STORE: dict[str, Call] = {
     "find_batch:end": lambda o, n: o.store.find_batch([TOPIC], [KEY], end=n),
     "find_batch:max_num": lambda o, n: o.store.find_batch([TOPIC], [KEY], max_num=n),
     "find_batch:batch_size": lambda o, n: o.store.find_batch([TOPIC], [KEY], batch_size=n),
+    "indexed_offsets:begin": lambda o, n: o.store.indexed_offsets([TOPIC], [KEY], begin=n),
+    "indexed_offsets:end": lambda o, n: o.store.indexed_offsets([TOPIC], [KEY], end=n),
     "messages:threads": lambda o, n: list(o.store.messages(threads=n)),
     "messages:queue_id": lambda o, n: o.store.messages(TOPIC, n),
     "messages:begin_phy_offset": lambda o, n: o.store.messages(begin_phy_offset=n),
