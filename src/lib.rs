@@ -9,7 +9,7 @@
 //! - [`hash_index`]: the index from message key to commit-log offset
 //! - [`kafka`] and [`rocketmq`], which do not use each other: segments and their sparse indexes; commit log, consume queues,
 //!   checkpoint, and the rules that turn a message into index entries
-//! - `python`: the binding, behind the feature of that name
+//! - `python`: the binding, enabled by the feature of that name
 
 mod arrow;
 mod decompress;

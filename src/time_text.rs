@@ -171,7 +171,7 @@ fn iso(text: &str, end: bool) -> Option<(i64, bool)> {
     Some((date_ms + since_midnight - zone_minutes * MINUTE_MS, zoned))
 }
 
-/// Takes a number of so many digits.
+/// Takes a number of this many digits.
 fn take(rest: &mut &str, digits: usize) -> Option<i64> {
     let (number, after) = rest.split_at_checked(digits)?;
     if !number.bytes().all(|byte| byte.is_ascii_digit()) {

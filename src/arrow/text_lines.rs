@@ -1,6 +1,6 @@
 //! The rows of a batch as lines for people: a head, and the body or value below it if it was read.
 //!
-//! Of a long body only the begin is shown. Control characters are left to the caller, except line breaks.
+//! Of a long body only the start is shown. Control characters are left to the caller, except line breaks.
 
 use std::fmt::Write as _;
 
@@ -76,7 +76,7 @@ fn time(row: Row<'_>, name: &str) -> String {
     row.number(name).map_or_else(|| "-".to_owned(), |time| TimeText(time).to_string())
 }
 
-/// Returns the begin of a text, or of other bytes in hexadecimal, and how many letters or bytes are left out.
+/// Returns the start of a text, or of other bytes in hexadecimal, and how many letters or bytes are left out.
 fn begin_of(content: &[u8]) -> (String, usize) {
     if let Ok(text) = std::str::from_utf8(content) {
         let mut letters = text.chars();

@@ -425,7 +425,7 @@ pub(crate) fn json_text(text: &mut impl Write, value: &str) -> fmt::Result {
     text.write_char('"')
 }
 
-/// Writes text in ASCII, in parts that are short beside a piece.
+/// Writes text in ASCII, in parts that are short next to a piece.
 fn write_plain(text: &mut impl Write, mut plain: &str) -> fmt::Result {
     while let Some((part, rest)) = plain.split_at_checked(PIECE_LEN >> 6) {
         text.write_str(part)?;
@@ -434,7 +434,7 @@ fn write_plain(text: &mut impl Write, mut plain: &str) -> fmt::Result {
     text.write_str(plain)
 }
 
-/// Returns the first letter that JSON in ASCII escapes, with the text before it and behind it.
+/// Returns the first letter that JSON in ASCII escapes, with the text before it and after it.
 fn first_escaped(text: &str) -> Option<(&str, char, &str)> {
     let at = text.bytes().position(|byte| !matches!(byte, b' '..=b'~') || matches!(byte, b'"' | b'\\'))?;
     let (plain, rest) = text.split_at_checked(at)?;

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 /// the length of each.
 ///
 /// # Errors
-/// The system's error, with the path. A missing directory has a stamp, too.
+/// An I/O error, with the path. A missing directory has a stamp, too.
 pub fn directory_stamp(directory: &Path, files: bool) -> Result<String> {
     if is_remote(directory) {
         return remote_stamp(directory);

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 /// Returns the absolute path, which keeps its meaning when the process changes its current directory.
 ///
 /// # Errors
-/// The system's error for an empty path, or if there is no current directory. With the path.
+/// An I/O error for an empty path, or if there is no current directory. With the path.
 pub fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).map_err(|e| Error::io(path, e))
 }
@@ -19,7 +19,7 @@ pub fn absolute(path: &Path) -> Result<PathBuf> {
 /// Takes the lock of a file's one writer. It is held until the returned handle and all other handles of `file` are dropped.
 ///
 /// # Errors
-/// `Locked` when another writer has it, in this process or another; else the system's error. With the path.
+/// `Locked` when another writer has it, in this process or another; else an I/O error. With the path.
 pub fn lock_writer(path: &Path, file: &File) -> Result<File> {
     let lock = file.try_clone().map_err(|e| Error::io(path, e))?;
     match lock.try_lock() {
@@ -33,7 +33,7 @@ pub fn lock_writer(path: &Path, file: &File) -> Result<File> {
 /// has no such locks. Some network file systems lock only files that are open for writing, and a directory cannot be.
 ///
 /// # Errors
-/// `Locked` when another writer has it; else the system's error. With the path.
+/// `Locked` when another writer has it; else an I/O error. With the path.
 #[cfg(unix)]
 pub fn lock_directory(directory: &Path) -> Result<Option<File>> {
     let fail = |e| Error::io(directory, e);
@@ -73,7 +73,7 @@ pub fn settle(path: &Path, file: &File) -> Result<()> {
 /// Writes all bytes from `offset` on. The position of `file` does not change.
 ///
 /// # Errors
-/// The system's error; some bytes may be written then.
+/// An I/O error; some bytes may be written then.
 #[cfg(unix)]
 pub fn write_all_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
     std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
@@ -82,7 +82,7 @@ pub fn write_all_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
 /// Writes all bytes from `offset` on. This system changes the position of `file`.
 ///
 /// # Errors
-/// The system's error; some bytes may be written then.
+/// An I/O error; some bytes may be written then.
 #[cfg(windows)]
 pub fn write_all_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
     while !bytes.is_empty() {
@@ -103,7 +103,7 @@ pub fn write_all_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Resul
 /// not the space.
 ///
 /// # Errors
-/// The system's error, mainly `StorageFull`.
+/// An I/O error, mainly `StorageFull`.
 #[cfg(any(target_os = "linux", target_os = "macos"))]
 pub fn reserve(file: &File, len: u64) -> io::Result<bool> {
     use rustix::fs::{FallocateFlags, fallocate};
@@ -125,7 +125,7 @@ pub fn reserve(file: &File, len: u64) -> io::Result<bool> {
 /// Sets the length of the file. This system cannot reserve the space.
 ///
 /// # Errors
-/// The system's error.
+/// An I/O error.
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
 pub fn reserve(file: &File, len: u64) -> io::Result<bool> {
     extend(file, len)
@@ -144,7 +144,7 @@ fn extend(file: &File, len: u64) -> io::Result<bool> {
 /// Changes the position of `file`.
 ///
 /// # Errors
-/// The system's error.
+/// An I/O error.
 #[cfg(any(target_os = "linux", target_os = "macos"))]
 pub fn next_data(file: &File, offset: u64) -> io::Result<Option<u64>> {
     use rustix::fs::{SeekFrom, seek};
@@ -166,7 +166,7 @@ pub fn next_data(file: &File, offset: u64) -> io::Result<Option<u64>> {
 /// Changes the position of `file`.
 ///
 /// # Errors
-/// The system's error.
+/// An I/O error.
 #[cfg(any(target_os = "linux", target_os = "macos"))]
 pub fn next_hole(file: &File, offset: u64) -> io::Result<u64> {
     use rustix::fs::{SeekFrom, seek};
@@ -181,7 +181,7 @@ pub fn next_hole(file: &File, offset: u64) -> io::Result<u64> {
 /// Returns the length of the file: this system does not know which bytes were written.
 ///
 /// # Errors
-/// The system's error.
+/// An I/O error.
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
 pub fn next_hole(file: &File, _offset: u64) -> io::Result<u64> {
     Ok(file.metadata()?.len())
@@ -212,7 +212,7 @@ pub fn next_data(_file: &File, offset: u64) -> io::Result<Option<u64>> {
 /// Writes the directory entry of a new file to disk.
 ///
 /// # Errors
-/// `WriteFailed` if that fails; the system's error if the directory cannot be opened. With the directory.
+/// `WriteFailed` if that fails; an I/O error if the directory cannot be opened. With the directory.
 pub fn sync_parent(path: &Path) -> Result<()> {
     Parent::open(path)?.sync()
 }
@@ -228,7 +228,7 @@ pub fn sync_directory(directory: &Path) -> Result<()> {
 /// Creates a directory and the missing ones above it, and writes their names to disk.
 ///
 /// # Errors
-/// As [`sync_parent`]; the system's error, with the path.
+/// As [`sync_parent`]; an I/O error, with the path.
 pub fn create_directory(path: &Path) -> Result<()> {
     let path = absolute(path)?;
     let missing: Vec<&Path> = path.ancestors().take_while(|directory| !directory.exists()).collect();
@@ -236,7 +236,7 @@ pub fn create_directory(path: &Path) -> Result<()> {
     missing.into_iter().try_for_each(sync_parent)
 }
 
-/// The directory of a file. It is opened before the file is created, so that a lack of descriptors leaves no file behind whose
+/// The directory of a file. It is opened before the file is created, so that a lack of descriptors leaves no file whose
 /// name was never synced.
 #[derive(Debug)]
 pub struct Parent {
@@ -249,7 +249,7 @@ impl Parent {
     /// Opens the directory of a file.
     ///
     /// # Errors
-    /// The system's error, with the directory.
+    /// An I/O error, with the directory.
     pub fn open(path: &Path) -> Result<Self> {
         Self::of(path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")))
     }
@@ -276,7 +276,7 @@ impl Parent {
 
 /// A file that is being created. Other processes cannot see it before it is complete.
 ///
-/// If the system supports it, the file has no name until [`NewFile::publish`], so a process that dies leaves nothing behind.
+/// If the system supports it, the file has no name until [`NewFile::publish`], so a process that dies leaves nothing.
 /// Elsewhere it has its name from the start, and is removed if it is dropped unpublished.
 #[derive(Debug)]
 pub struct NewFile {
@@ -290,7 +290,7 @@ impl NewFile {
     /// Creates a file for reading and writing.
     ///
     /// # Errors
-    /// `AlreadyExists` if the path exists; else the system's error. With the path.
+    /// `AlreadyExists` if the path exists; else an I/O error. With the path.
     pub fn create(path: &Path) -> Result<Self> {
         if fs::symlink_metadata(path).is_ok() {
             return Err(Error::io(path, io::ErrorKind::AlreadyExists.into()));
@@ -346,7 +346,7 @@ impl NewFile {
     /// Names the file.
     ///
     /// # Errors
-    /// `AlreadyExists` if the path was created meanwhile; else the system's error. With the path.
+    /// `AlreadyExists` if the path was created meanwhile; else an I/O error. With the path.
     pub fn publish(mut self) -> Result<()> {
         if !self.named {
             name_file(&self.file, &self.path).map_err(|e| Error::io(&self.path, e))?;

@@ -46,7 +46,7 @@ impl FileSource {
     /// Maps an open file, or takes it as a plain one. An empty file cannot be mapped, so it is plain for every `access`.
     ///
     /// # Errors
-    /// The system's error, with the path; with `Access::Auto` a failed map is not an error.
+    /// An I/O error, with the path; with `Access::Auto` a failed map is not an error.
     pub fn new(file: File, path: &Path, writable: bool, access: Access) -> Result<Self> {
         let len = file.metadata().map_err(|e| Error::io(path, e))?.len();
         if access != Access::Pread && len > 0 {
@@ -62,7 +62,7 @@ impl FileSource {
     /// Opens a file for reading by `access`, which counts for local files.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn open(path: &Path, access: Access) -> Result<Self> {
         if let Some(found) = mounts::tree(path) {
             return Self::of(found.and_then(|(tree, path)| tree.content(path))?, access);
@@ -76,7 +76,7 @@ impl FileSource {
     /// Opens the file that has these bytes.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn of(content: Content, access: Access) -> Result<Self> {
         match content {
             Content::Whole(path) => Self::open(&path, access),

@@ -28,7 +28,7 @@ impl Holes {
         let Some(hole) = self.next.take_if(|hole| hole.start <= at) else {
             return at;
         };
-        // Also behind the begin of the hole: the system reads ahead.
+        // Also after the start of the hole: the system reads ahead.
         source.drop_cache(self.kept.unwrap_or(0).max(self.zeros)..hole.end);
         hole.end.max(at)
     }
@@ -36,7 +36,7 @@ impl Holes {
     /// Records that only zeros were read from `at` on.
     ///
     /// # Errors
-    /// The system's error.
+    /// An I/O error.
     pub(crate) fn met_zeros<S: ReadAt + ?Sized>(&mut self, source: &S, at: u64) -> io::Result<()> {
         if self.next.is_none() {
             let begin = source.next_hole(at)?;

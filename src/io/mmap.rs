@@ -34,7 +34,7 @@ impl MappedFile {
     /// Maps an open file. An empty file cannot be mapped.
     ///
     /// # Errors
-    /// The system's error, `OutOfMemory` where the address space is limited.
+    /// An I/O error, `OutOfMemory` where the address space is limited.
     pub fn new(file: &File, writable: bool) -> io::Result<Self> {
         let options = MmapOptions::new();
         let map = if writable { options.map_raw(file)? } else { options.map_raw_read_only(file)? };
@@ -50,7 +50,7 @@ impl MappedFile {
 
     /// The words of the map, without up to 3 bytes at the end of the file.
     pub fn words_of_map(&self) -> Words<'_> {
-        // SAFETY: the map starts on a page, lives as long as `self` and holds so many whole words; as in `atomics`, they
+        // SAFETY: the map starts on a page, lives as long as `self` and holds this many whole words; as in `atomics`, they
         // are only ever touched as atomics or by the byte copy of `read_exact_at`.
         Words(unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast::<AtomicU32>(), self.map.len() / 4) })
     }

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 /// Files are `levels` below the path, and their names are numbers. With 0 the path is a file itself.
 ///
 /// # Errors
-/// [`NotAFile`] for the first such path; the system's error.
+/// [`NotAFile`] for the first such path; an I/O error.
 pub fn check_part(path: &Path, levels: usize) -> Result<()> {
     match fs::symlink_metadata(path) {
         Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(()),

@@ -17,7 +17,7 @@ impl PlainFile {
     /// Takes an open file. Its length is read now and does not change.
     ///
     /// # Errors
-    /// The system's error.
+    /// An I/O error.
     pub fn new(file: File) -> io::Result<Self> {
         let len = file.metadata()?.len();
         Ok(Self { file, len })

@@ -31,7 +31,7 @@ impl PlannedFile {
     /// Describes a file as it is now.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn of(path: &Path) -> Result<Self> {
         let found = storage::status(path)?;
         if let Identity::Remote(Some(etag)) = found.identity {
@@ -52,10 +52,10 @@ impl PlannedFile {
         format!("the file as it was planned, of {} bytes", self.len)
     }
 
-    /// Returns what is found in place of the file; `None` if the file at its path is this one, or a copy that is as long.
+    /// Returns what is found instead of the file; `None` if the file at its path is this one, or a copy that is as long.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn fault(&self) -> Result<Option<String>> {
         let now = match Self::of(&self.path) {
             Ok(now) => now,

@@ -95,7 +95,7 @@ impl std::error::Error for NotAFile {}
 /// Opens a file for reading, or for reading and writing, without creating it. Links are followed for reading only.
 ///
 /// # Errors
-/// The system's error, with the path. [`NotAFile`] for everything but a regular file.
+/// An I/O error, with the path. [`NotAFile`] for everything but a regular file.
 pub fn open_file(path: &Path, write: bool) -> Result<File> {
     open_with(path, OpenOptions::new().read(true).write(write), write)
 }

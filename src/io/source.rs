@@ -21,14 +21,14 @@ pub trait ReadAt: Send + Sync {
     /// Fills `buf` from `offset`.
     ///
     /// # Errors
-    /// `UnexpectedEof` if the file ends before the range does, else the system's error.
+    /// `UnexpectedEof` if the file ends before the range does, else an I/O error.
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
 
     /// Returns the offset of the first byte from `offset` on that may have been written; the bytes before it are zero. `None`: no
     /// later byte was written.
     ///
     /// # Errors
-    /// The system's error.
+    /// An I/O error.
     fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
         Ok(Some(offset))
     }
@@ -37,7 +37,7 @@ pub trait ReadAt: Send + Sync {
     /// there is none.
     ///
     /// # Errors
-    /// The system's error.
+    /// An I/O error.
     fn next_hole(&self, _offset: u64) -> io::Result<u64> {
         Ok(self.len())
     }
@@ -48,7 +48,7 @@ pub trait ReadAt: Send + Sync {
     /// Copies `N` words from `offset`, each read in one piece, in rising order.
     ///
     /// # Errors
-    /// `UnexpectedEof` if the file ends before the range does, else the system's error.
+    /// `UnexpectedEof` if the file ends before the range does, else an I/O error.
     fn words<const N: usize>(&self, offset: u64) -> io::Result<[u32; N]>;
 
     /// Reads consecutive words from `offset`, each atomically. Stores that preceded the publication of a word are visible
@@ -66,7 +66,7 @@ pub trait ReadAt: Send + Sync {
     /// Reads 8 bytes in one piece, from an offset that is a multiple of 8.
     ///
     /// # Errors
-    /// `UnexpectedEof` if the file ends before the range does, else the system's error.
+    /// `UnexpectedEof` if the file ends before the range does, else an I/O error.
     fn long(&self, offset: u64) -> io::Result<u64> {
         self.words::<2>(offset).map(|[high, low]| u64::from(high) << 32 | u64::from(low))
     }
@@ -74,7 +74,7 @@ pub trait ReadAt: Send + Sync {
     /// Reads one word. Stores that preceded its [`WriteAt::publish`] are visible afterwards.
     ///
     /// # Errors
-    /// `UnexpectedEof` if the file ends before the range does, else the system's error.
+    /// `UnexpectedEof` if the file ends before the range does, else an I/O error.
     fn acquire(&self, offset: u64) -> io::Result<u32> {
         self.words::<1>(offset).map(|[word]| word)
     }
@@ -82,7 +82,7 @@ pub trait ReadAt: Send + Sync {
     /// Reads words of the table that begins at `table`: word `numbers[i]` into `words[i]`, each in one piece.
     ///
     /// # Errors
-    /// `UnexpectedEof` if the file ends before a word, else the system's error.
+    /// `UnexpectedEof` if the file ends before a word, else an I/O error.
     fn gather(&self, table: u64, numbers: &[u32], words: &mut [u32]) -> io::Result<()> {
         for (word, &number) in words.iter_mut().zip(numbers) {
             [*word] = self.words(table + 4 * u64::from(number))?;
@@ -114,7 +114,7 @@ pub trait WriteAt: ReadAt {
     /// Stores `N` words at `offset`, each in one piece, in rising order.
     ///
     /// # Errors
-    /// `UnexpectedEof` if the file ends before the range does (then nothing is stored), else the system's error.
+    /// `UnexpectedEof` if the file ends before the range does (then nothing is stored), else an I/O error.
     fn put_words<const N: usize>(&self, offset: u64, words: [u32; N]) -> io::Result<()>;
 
     /// Stores 8 bytes in one piece, at an offset that is a multiple of 8, after every earlier store.
@@ -173,7 +173,7 @@ pub trait WriteAt: ReadAt {
     /// Waits until the bytes from `offset` on are on the disk.
     ///
     /// # Errors
-    /// The system's error.
+    /// An I/O error.
     fn flush(&self, offset: u64, len: u64) -> io::Result<()>;
 }
 

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 /// The length of the longest small file: a checkpoint, a table of the broker.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// What is at a path, behind a link.
+/// What is at a path, links followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -93,7 +93,7 @@ impl Status {
 /// Reads a small file whole, and describes it. Remote directories are listed at the same time.
 ///
 /// # Errors
-/// `NotFound`; `InvalidData` for more than `most` bytes; the system's error, with the path.
+/// `NotFound`; `InvalidData` for more than `most` bytes; an I/O error, with the path.
 pub fn read_whole(path: &Path, most: u64, directories: &[PathBuf]) -> Result<(Status, Bytes)> {
     if is_remote(path) {
         return remote::read_whole(path, most, directories).map(|(found, bytes)| (found.into(), bytes));
@@ -109,10 +109,10 @@ pub fn read_whole(path: &Path, most: u64, directories: &[PathBuf]) -> Result<(St
     Ok((found, bytes.into()))
 }
 
-/// Writes a file whole, in place of the one of this name, and describes it. After a crash there is the old file or the new one.
+/// Writes a file whole, instead of the one of this name, and describes it. After a crash there is the old file or the new one.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub fn put_whole(path: &Path, bytes: Bytes) -> Result<Status> {
     if is_remote(path) {
         let len = bytes.len() as u64;
@@ -127,7 +127,7 @@ pub fn put_whole(path: &Path, bytes: Bytes) -> Result<Status> {
 /// Creates a local directory with those above it. A remote store has none.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub fn create_directories(directory: &Path) -> Result<()> {
     if is_remote(directory) {
         return Ok(());
@@ -138,7 +138,7 @@ pub fn create_directories(directory: &Path) -> Result<()> {
 /// Deletes a file.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub fn delete(path: &Path) -> Result<()> {
     if is_remote(path) { upload::delete(path) } else { fs::remove_file(path).map_err(|e| Error::io(path, e)) }
 }
@@ -146,7 +146,7 @@ pub fn delete(path: &Path) -> Result<()> {
 /// Describes what is at a path. Links are followed.
 ///
 /// # Errors
-/// `NotFound`; the system's error, with the path.
+/// `NotFound`; an I/O error, with the path.
 pub fn status(path: &Path) -> Result<Status> {
     if let Some(found) = mounts::tree(path) {
         return found.and_then(|(tree, path)| match tree.find(path)? {
@@ -199,7 +199,7 @@ impl Entry {
     /// kind [`Kind::Other`].
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn status(&self) -> Result<Option<Status>> {
         if let Some(known) = &self.status {
             return Ok(Some(known.clone()));
@@ -233,7 +233,7 @@ impl Entry {
 /// Returns the files that should be in a directory and are not, as far as that is known: their names, and what is found instead.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub fn missing(directory: &Path) -> Result<Vec<(String, String)>> {
     mounts::tree(directory).map_or(Ok(Vec::new()), |found| {
         let (tree, directory) = found?;
@@ -244,7 +244,7 @@ pub fn missing(directory: &Path) -> Result<Vec<(String, String)>> {
 /// Lists a directory, in no order.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub fn list(directory: &Path) -> Result<Vec<Entry>> {
     if let Some(found) = mounts::tree(directory) {
         let entry = |(name, place): (String, Place)| match place {

@@ -45,7 +45,7 @@ impl StoreLock {
     /// Takes the lock of a file, `lock` in the root of a store. Creates the file if it is missing.
     ///
     /// # Errors
-    /// `Locked` when a broker or another writer has it, in this process or another; else the system's error, with the path.
+    /// `Locked` when a broker or another writer has it, in this process or another; else an I/O error, with the path.
     pub fn take(path: &Path) -> Result<Self> {
         HELD.with(|held| Self::take_first(path, held))
     }
@@ -95,7 +95,7 @@ impl Drop for StoreLock {
 /// `None`: the file is not locked or does not exist. Locks of other processes are only visible on a system with `fcntl`.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub fn fcntl_lock_holder(path: &Path) -> Result<Option<u32>> {
     let fail = |e| Error::io(path, e);
     HELD.with(|held| match identity(path).map_err(fail)? {
@@ -112,7 +112,7 @@ pub fn fcntl_lock_holder(path: &Path) -> Result<Option<u32>> {
 /// Checks that no other process holds the lock of a store.
 ///
 /// # Errors
-/// `Locked` when one does; else the system's error, with the path.
+/// `Locked` when one does; else an I/O error, with the path.
 pub fn refuse_other_holder(path: &Path) -> Result<()> {
     match fcntl_lock_holder(path)? {
         Some(pid) if pid != std::process::id() => Err(Error::Locked { path: path.to_owned(), pid }),

@@ -1,4 +1,4 @@
-//! Kafka's partition logs: segments of record batches, and the two sparse indexes beside them.
+//! Kafka's partition logs: segments of record batches, and the two sparse indexes next to them.
 //!
 //! ```text
 //! <topic>-<partition>/

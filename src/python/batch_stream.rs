@@ -28,7 +28,7 @@ struct State<R: Batches> {
     notes: R::Notes,
 }
 
-/// What stands behind an object of Python: a reader until it is closed, read to a table or handed over.
+/// What stands after an object of Python: a reader until it is closed, read to a table or handed over.
 pub(super) struct BatchStream<R: Batches> {
     state: HandleMutex<State<R>>,
     schema: SchemaRef,

@@ -53,7 +53,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 ///     tags: The tags of a message, after "T#", count as one of its keys.
 ///     batch_size: The most rows of a batch; it ends earlier at 64 MiB.
 ///     first_row: Number of the first key; the answer then begins with a column `query_row`.
-///     body_budget: Bytes of bodies after which rows have null in place of body and error; None: all bodies.
+///     body_budget: Bytes of bodies after which rows have null instead of body and error; None: all bodies.
 ///
 /// Returns:
 ///     A reader of the message columns: in the order of the keys, of each the newest message first, each once.
@@ -61,7 +61,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 /// Raises:
 ///     ValueError: Columns of different lengths.
 ///     TypeError: Columns of another type.
-///     OSError: The system refuses; raised by the reader, too.
+///     OSError: An I/O error; raised by the reader, too.
 #[pyfunction]
 #[pyo3(signature = (log, keys, candidates, *, topics=None, begin=None, end=None, max_num=None, tags=false, batch_size=8_192, first_row=None, body_budget=None))]
 #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
@@ -114,7 +114,7 @@ fn find_messages(
 ///     max_bytes: The most bytes of frames.
 ///
 /// Raises:
-///     OSError: The system refuses.
+///     OSError: An I/O error.
 #[pyfunction]
 #[pyo3(signature = (log, files, unindexed, topic, key, *, begin, end, max_num, max_bytes))]
 #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
@@ -200,7 +200,7 @@ fn offsets_within<'py>(
 ///     the hash); where no message begins "expired", "cut-off", "missing-file", "beyond-log" or "damaged".
 ///
 /// Raises:
-///     OSError: The system refuses.
+///     OSError: An I/O error.
 #[pyfunction]
 #[pyo3(signature = (log, phy_offsets, topic, key, *, begin=None, end=None))]
 fn judge_candidates(

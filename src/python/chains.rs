@@ -31,7 +31,7 @@ type Chain = (u32, i32, Vec<Link>, u32, Option<String>);
 ///     the chain before its last entry, or None.
 ///
 /// Raises:
-///     OSError: The system refuses.
+///     OSError: An I/O error.
 #[pyfunction]
 fn read_chain(py: Python<'_>, file: &PyIndexFile, key_hash: i32, max_links: usize) -> PyResult<Chain> {
     let file = file.inner()?;
@@ -60,7 +60,7 @@ const ENTRY_LEN: u64 = 20;
 ///     entries of each time bucket, up to the last one that has any; the number of different key hashes of each file, added up.
 ///
 /// Raises:
-///     OSError: The system refuses.
+///     OSError: An I/O error.
 #[pyfunction]
 #[pyo3(signature = (files, *, time_buckets, regions, progress=None))]
 #[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]

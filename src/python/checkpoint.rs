@@ -77,7 +77,7 @@ impl PyStoreCheckpoint {
     ///     compat: A broker release; the answers are the same for all.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     #[staticmethod]
     #[pyo3(signature = (path, *, mode="r", access="auto", compat=None))]
     fn open(
@@ -144,7 +144,7 @@ impl PyStoreCheckpoint {
     ///
     /// Raises:
     ///     ValueError: The checkpoint was opened for reading, or before a fork.
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         self.with(py, |checkpoint| {
             if checkpoint.is_writable() {

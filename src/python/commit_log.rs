@@ -340,7 +340,7 @@ impl PyCommitLog {
         Ok(py.detach(|| log.max_offset())?)
     }
 
-    /// Let the first `max_offset` start its walk at a message whose unit is in the store's queues. If the offset is behind the
+    /// Let the first `max_offset` start its walk at a message whose unit is in the store's queues. If the offset is after the
     /// last file, `gaps` has the range up to it: the last files are missing. In a remote store the call returns at once, and
     /// `max_offset` waits for its result.
     ///
@@ -349,7 +349,7 @@ impl PyCommitLog {
     ///     root: The root of the store.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     fn expect_dispatched(
         &self,
         py: Python<'_>,
@@ -381,7 +381,7 @@ impl PyCommitLog {
     /// file, return the log's directory.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     fn place(
         &self,
         py: Python<'_>,
@@ -395,7 +395,7 @@ impl PyCommitLog {
     /// Return whether a batch that its writer never completed begins at this offset: its messages were refused.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     fn is_uncommitted(
         &self,
         py: Python<'_>,
@@ -411,7 +411,7 @@ impl PyCommitLog {
     ///     end_phy_offset: The end of the log.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     fn is_cut_short(
         &self,
         py: Python<'_>,
@@ -427,7 +427,7 @@ impl PyCommitLog {
     ///     A `logdex.report.Report`; docs/findings.md lists the kinds.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     fn check_files<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let log = self.inner()?;
         report::report(py, &py.detach(|| log.check_files())?)
@@ -448,7 +448,7 @@ impl PyCommitLog {
     ///     `logdex.report.Finding` of the kind "file-gap".
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     #[pyo3(signature = (*, begin=None, end=None, clock_slack_ms=3_600_000))]
     fn gaps<'py>(
         &self,
@@ -473,7 +473,7 @@ impl PyCommitLog {
     ///     A tuple for each part, as of `gaps`.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     fn damage<'py>(&self, py: Python<'py>, phy_offsets: Vec<Bound<'py, PyAny>>) -> PyResult<Vec<Part<'py>>> {
         let log = self.inner()?;
         let offsets: Vec<_> = phy_offsets.iter().map(any_offset).collect::<PyResult<_>>()?;
@@ -494,7 +494,7 @@ impl PyCommitLog {
     ///     A tuple (begin, end) of offsets for each range, in ascending order.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     fn ranges_in_time(
         &self,
         py: Python<'_>,
@@ -516,7 +516,7 @@ impl PyCommitLog {
     ///     max_num: The most messages; None: no limit.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     #[pyo3(signature = (begin_phy_offset, end_phy_offset, *, max_bytes=None, max_num=None))]
     fn batch_end(
         &self,
@@ -541,7 +541,7 @@ impl PyCommitLog {
     ///     if there is none.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     fn next_message(
         &self,
         py: Python<'_>,
@@ -561,7 +561,7 @@ impl PyCommitLog {
     ///     The topics, and a `logdex.report.Report` of the damage if the walk continued after it.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     #[pyo3(signature = (*, salvage))]
     fn topics<'py>(&self, py: Python<'py>, salvage: bool) -> PyResult<(Vec<String>, Bound<'py, PyAny>)> {
         let log = self.inner()?;
@@ -587,7 +587,7 @@ impl PyCommitLog {
     ///     index; it is the end if none are. The rules are those of the release that the log was opened for, else of 4.9.3.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     ///
     /// Source: `CommitLog#recoverNormally`, `#recoverAbnormally`, `DefaultMessageStore#start`.
     #[pyo3(signature = (checkpoint=None, *, last_exit_ok, queue_end=None, message_index_safe=false, settle=false))]
@@ -619,7 +619,7 @@ impl PyCommitLog {
     ///     truncated the message and left it on the disk (see `is_cut_off`).
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     fn message<'py>(&self, py: Python<'py>, phy_offset: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let log = self.inner()?;
         let Some(phy_offset) = any_offset(phy_offset)? else {
@@ -639,7 +639,7 @@ impl PyCommitLog {
     ///     phy_offset: Any integer.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     fn is_cut_off(&self, py: Python<'_>, phy_offset: &Bound<'_, PyAny>) -> PyResult<bool> {
         let log = self.inner()?;
         match any_offset(phy_offset)? {
@@ -659,7 +659,7 @@ impl PyCommitLog {
     ///     A record batch. If no valid message begins at an offset (see `message`), all columns but `phy_offset` are null.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     ///     ValueError: An unknown column or value, or messages of more than 2 GB.
     #[pyo3(signature = (phy_offsets, *, columns=None, body="decoded"))]
     fn messages<'py>(
@@ -682,7 +682,7 @@ impl PyCommitLog {
     ///     max_bytes: If the frames are longer, those at the later ones of the offsets as given are left out.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     fn stored_frames<'py>(
         &self,
         py: Python<'py>,
@@ -704,7 +704,7 @@ impl PyCommitLog {
     ///     selection: Return only messages that pass it; None: one row for each offset, as `messages` returns them.
     ///
     /// Raises:
-    ///     OSError: The system refuses; the reader raises it, too.
+    ///     OSError: An I/O error; the reader raises it, too.
     ///     ValueError: An unknown column.
     #[pyo3(signature = (phy_offsets, *, columns=None, body="decoded", selection=None))]
     fn message_batches(
@@ -747,7 +747,7 @@ impl PyCommitLog {
     ///     A reader of record batches, which is also an Arrow stream.
     ///
     /// Raises:
-    ///     OSError: The system refuses; the reader raises it, too.
+    ///     OSError: An I/O error; the reader raises it, too.
     ///     ValueError: An unknown column or value.
     ///
     /// Source: `CommitLog#checkMessageAndReturnSize`.

@@ -104,9 +104,9 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(delete_log_file, m)?)
 }
 
-/// Truncate a log: delete the files that begin behind its end, and clear the rest of the file that holds the end.
+/// Truncate a log: delete the files that begin after its end, and clear the rest of the file that holds the end.
 ///
-/// When this returns, the result is on the disk. A broker leaves the bytes behind the end, and its next crash may bring them back.
+/// When this returns, the result is on the disk. A broker leaves the bytes after the end, and its next crash may bring them back.
 /// The caller holds the store's lock.
 ///
 /// Args:
@@ -119,7 +119,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 ///     files_deleted, without files of zeros.
 ///
 /// Raises:
-///     OSError: The system refuses.
+///     OSError: An I/O error.
 ///     ValueError: The offset is before the log.
 ///
 /// Source: `CommitLog#recoverNormally`, `MappedFileQueue#truncateDirtyFiles`.
@@ -148,7 +148,7 @@ fn truncate_log(
 ///     Whether there was one.
 ///
 /// Raises:
-///     OSError: The system refuses.
+///     OSError: An I/O error.
 ///
 /// Source: `MappedFileQueue#deleteExpiredFileByTime`, `MappedFile#destroy`.
 #[pyfunction]
@@ -178,7 +178,7 @@ impl PyCommitLogWriter {
     ///
     /// Args:
     ///     directory: The log's directory.
-    ///     end_phy_offset: The end of the log; behind it there must be only zeros.
+    ///     end_phy_offset: The end of the log; after it there must be only zeros.
     ///     file_size: Bytes of a file (mappedFileSizeCommitLog).
     ///     store_host: The broker, as `ip:port` or `[ipv6]:port`, of messages that name none.
     ///     levels: The number of delay levels; a higher level counts as the last one.
@@ -262,7 +262,7 @@ impl PyCommitLogWriter {
     /// Raises:
     ///     ValueError: A row is no message, or the writer is closed; nothing was written.
     ///     TypeError: A column of another type.
-    ///     OSError: The system refuses. If files cannot be created, for example on a full disk, nothing was written.
+    ///     OSError: An I/O error. If files cannot be created, for example on a full disk, nothing was written.
     ///     WriteFailedError: A write or an fsync failed, now or before: nothing more is written. With synchronous flush the
     ///         messages may be in the log but not on the disk.
     #[pyo3(signature = (messages, *, body="decoded", park=true))]
@@ -419,7 +419,7 @@ impl PyCommitLogWriter {
     ///     path: The file; it may be missing.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     fn keep_checkpoint(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         Ok(py.detach(|| self.writer.keep_checkpoint(&path))?)
     }
@@ -436,7 +436,7 @@ impl PyCommitLogWriter {
     ///     store_timestamp: Store time of the last message that was dispatched, in ms; 0 for none.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     fn write_checkpoint(
         &self,
         py: Python<'_>,

@@ -29,7 +29,7 @@ use crate::rocketmq::stored_frames::{self, Limits, QueueView, Status};
 ///     topics: Only queues of these topics; None: all.
 ///
 /// Raises:
-///     OSError: The system refuses.
+///     OSError: An I/O error.
 #[pyfunction]
 #[pyo3(signature = (folder, topics=None))]
 fn list_queues(
@@ -105,7 +105,7 @@ fn queue_totals<'py>(
 ///     num: The number of units.
 ///
 /// Raises:
-///     OSError: The system refuses.
+///     OSError: An I/O error.
 #[pyfunction]
 fn start_of_last(
     py: Python<'_>,
@@ -129,7 +129,7 @@ fn start_of_last(
 ///     The offsets, and how many units there are on that side of the position.
 ///
 /// Raises:
-///     OSError: The system refuses.
+///     OSError: An I/O error.
 #[pyfunction]
 #[pyo3(signature = (queues, position, most, *, backwards))]
 fn messages_near(
@@ -348,7 +348,7 @@ impl PyConsumeQueue {
     ///     bounds are.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     #[pyo3(signature = (begin=None, end=None))]
     fn units<'py>(
         &self,
@@ -365,7 +365,7 @@ impl PyConsumeQueue {
     /// Return the queue and its log as they are now, for many pulls at one moment.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     ///     ValueError: The queue was opened without its commit log.
     fn view(&self, py: Python<'_>) -> PyResult<PyQueueView> {
         let queue = self.inner()?;
@@ -375,7 +375,7 @@ impl PyConsumeQueue {
     /// Return the store time in ms of the message at a queue offset; None if there is none.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     ///     ValueError: The queue was opened without its commit log.
     fn store_timestamp(
         &self,
@@ -393,7 +393,7 @@ impl PyConsumeQueue {
     ///     end: Queue offset after the last; None: all.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     #[pyo3(signature = (begin=None, end=None))]
     fn measure(
         &self,
@@ -415,7 +415,7 @@ impl PyConsumeQueue {
     ///     null if the address has no unit.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     ///     ValueError: The queue was opened without its extension directory.
     ///
     /// Source: `ConsumeQueueExt`.
@@ -438,7 +438,7 @@ impl PyConsumeQueue {
     ///     offset to continue from; and the messages that cannot be delivered, each with its offset in the log and the reason.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     ///     ValueError: The queue was opened without its commit log.
     ///
     /// Source: `ScheduleMessageService#executeOnTimeup`.
@@ -464,7 +464,7 @@ impl PyConsumeQueue {
     ///     The offsets. They are exact if the broker's clock never stepped back; `offset_by_time` allows for such steps.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     ///     ValueError: The queue was opened without its commit log.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
     fn offsets_near_times(&self, py: Python<'_>, times: Vec<i64>) -> PyResult<Vec<i64>> {
@@ -484,7 +484,7 @@ impl PyConsumeQueue {
     ///     chosen by the time of its last change.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     ///     ValueError: The queue was opened without its commit log.
     ///
     /// Source: `ConsumeQueue#getOffsetInQueueByTime`.
@@ -503,7 +503,7 @@ impl PyConsumeQueue {
     /// Return the ranges of bytes between the files that no file holds, as `CommitLog.gaps` does.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     fn gaps<'py>(&self, py: Python<'py>) -> PyResult<Vec<Part<'py>>> {
         let queue = self.inner()?;
         gap_parts(py, &py.detach(|| queue.gaps())?)
@@ -515,7 +515,7 @@ impl PyConsumeQueue {
     ///     A `logdex.report.Report`; docs/findings.md lists the kinds.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     fn check_files<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let queue = self.inner()?;
         report::report(py, &py.detach(|| queue.check_files())?)
@@ -586,7 +586,7 @@ impl PyQueueView {
     ///     "MESSAGE_WAS_REMOVING" or "OFFSET_FOUND_NULL". A call looks at one file of the queue, as a broker does.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     ///
     /// Source: `DefaultMessageStore#getMessage`.
     #[pyo3(signature = (begin, *, max_num, max_bytes, codes=None))]

@@ -92,7 +92,7 @@ impl PyConsumeQueueWriter {
     ///
     /// Raises:
     ///     FileExistsError: One of these directories exists.
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     ///     ValueError: A file size that fits no unit, or invalid levels.
     #[staticmethod]
     #[pyo3(signature = (directory, *, file_size=6_000_000, batch_file_size=13_800_000, delay_levels=DelayLevels::DEFAULT, multi_dispatch=true, extension_file_size=None))]
@@ -133,7 +133,7 @@ impl PyConsumeQueueWriter {
     /// Raises:
     ///     CorruptFileError: Sizes or names of a queue's files do not fit together.
     ///     LockedError: A broker holds the store.
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     ///     ValueError: A size that fits no unit or differs from that of the existing files; invalid levels; or the queues are in a
     ///         RocksDB of a 5.x broker.
     ///
@@ -173,7 +173,7 @@ impl PyConsumeQueueWriter {
     ///
     /// Raises:
     ///     CorruptFileError: Sizes or names of a queue's files do not fit together.
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     ///     ValueError: A size that fits no unit or differs from that of the existing files.
     #[staticmethod]
     #[pyo3(signature = (root, *, file_size=None, batch_file_size=None, extension_file_size=None))]
@@ -226,10 +226,10 @@ impl PyConsumeQueueWriter {
     ///
     /// Args:
     ///     sync: False: do not wait.
-    ///     least_pages: Wait only for files with at least so many pages of 4,096 new bytes (flushConsumeQueueLeastPages).
+    ///     least_pages: Wait only for files with at least this many pages of 4,096 new bytes (flushConsumeQueueLeastPages).
     ///
     /// Raises:
-    ///     OSError: The system refuses; units that were not written stay in the buffer.
+    ///     OSError: An I/O error; units that were not written stay in the buffer.
     ///     WriteFailedError: A write or an fsync failed, now or before: nothing more is written.
     ///     ValueError: The writer is finished.
     #[pyo3(signature = (*, sync=true, least_pages=0))]
@@ -257,7 +257,7 @@ impl PyConsumeQueueWriter {
     ///     The number of units. A message whose transaction is not committed has none.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     ///     ValueError: A column is missing, of another type or null; or the writer is finished.
     fn append_batch(&self, py: Python<'_>, messages: PyRecordBatch) -> PyResult<usize> {
         let messages = messages.into_inner();
@@ -292,7 +292,7 @@ impl PyConsumeQueueWriter {
     ///     A `logdex.report.Report`: findings if queue offsets jump or repeat, or if a topic cannot name a folder.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     ///     ValueError: `finish` was called before.
     fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let checked = self.with(py, |writer| writer.take().map(ConsumeQueueWriter::finish).transpose())?;

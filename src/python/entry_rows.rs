@@ -19,7 +19,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(entry_rows, m)?)
 }
 
-/// Return index entries with the hash of the key in place of topic and key: 20 bytes each.
+/// Return index entries with the hash of the key instead of topic and key: 20 bytes each.
 ///
 /// Args:
 ///     topic: Topics: an Arrow column or a sequence, like all four.

@@ -56,7 +56,7 @@ impl PyEntryTable {
     ///     are indexed, or None if it was not asked.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     #[pyo3(signature = (log, index, *, begin, end, stop, salvage, tags=None, progress=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn read_log(

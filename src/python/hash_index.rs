@@ -139,7 +139,7 @@ const HEADER_LEN: u64 = 40;
 ///     path: The file.
 ///
 /// Raises:
-///     OSError: The system refuses.
+///     OSError: An I/O error.
 #[pyfunction]
 fn index_count(py: Python<'_>, path: PathBuf) -> PyResult<i32> {
     let read = || {

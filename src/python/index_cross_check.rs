@@ -46,7 +46,7 @@ impl PyIndexCrossCheck {
     ///     log_begin: Entries that lead before this offset of the log are skipped.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     #[new]
     #[pyo3(signature = (files, *, tags, log_begin))]
     fn new(py: Python<'_>, files: Vec<PyRef<'_, PyIndexFile>>, tags: bool, log_begin: i64) -> PyResult<Self> {
@@ -64,7 +64,7 @@ impl PyIndexCrossCheck {
     ///     key, position in the file.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     ///     ValueError: A column is missing, of another type, or null where a message must have a value.
     fn check(&self, py: Python<'_>, messages: PyRecordBatch) -> PyResult<Vec<Entry>> {
         let messages = messages.into_inner();
@@ -86,7 +86,7 @@ impl PyIndexCrossCheck {
     ///     such a key.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     fn check_rest(&self, py: Python<'_>, log: &PyCommitLog, file: usize, most: usize) -> PyResult<(usize, Vec<Entry>)> {
         let log = log.inner()?;
         let (taken, wrong) = py.detach(|| self.lock().check_rest(file, most, &log))?;

@@ -125,7 +125,7 @@ fn indexed_messages(py: Python<'_>, messages: PyRecordBatch, tags: bool) -> PyRe
     Ok(py.detach(|| rocketmq::index_entries::indexed_messages(&messages, tags))?)
 }
 
-/// The offset in the log behind the last message of a batch, and its store time in ms; None without messages.
+/// The offset in the log after the last message of a batch, and its store time in ms; None without messages.
 ///
 /// Args:
 ///     messages: An Arrow record batch with `phy_offset`, `store_size` and `store_timestamp`.

@@ -96,7 +96,7 @@ impl PyIndexFile {
     /// Raises:
     ///     FileExistsError: The file exists.
     ///     LockedError: A broker runs on the store that the directory belongs to.
-    ///     OSError: The disk is full, or another error of the system; no file is left.
+    ///     OSError: The disk is full, or another I/O error; no file is left.
     ///     ValueError: A geometry that no broker can open.
     ///
     /// Source: the constructor of `IndexFile`.
@@ -154,7 +154,7 @@ impl PyIndexFile {
     ///     CorruptFileError: "r+" on a file that is shorter than its geometry, or whose count is above it.
     ///     BlockingIOError: "r+" while another writer has the file.
     ///     LockedError: "r+" while a broker runs on the store.
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     #[staticmethod]
     #[pyo3(signature = (path, *, mode="r", hash_slots=None, max_entries=None, access="auto", compat=None, last_exit_ok=true, storage_options=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]

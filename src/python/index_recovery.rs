@@ -31,7 +31,7 @@ pub(super) fn open_files(files: &[PyRef<'_, PyIndexFile>]) -> PyResult<Vec<Arc<I
 ///     None if no message that the files lead to has tags, as far as the log is read for this (64 MiB).
 ///
 /// Raises:
-///     OSError: The system refuses.
+///     OSError: An I/O error.
 #[pyfunction]
 fn index_holds_tags(py: Python<'_>, log: &PyCommitLog, files: Vec<PyRef<'_, PyIndexFile>>) -> PyResult<Option<bool>> {
     let (log, files) = (log.inner()?, open_files(&files)?);
@@ -47,7 +47,7 @@ fn index_holds_tags(py: Python<'_>, log: &PyCommitLog, files: Vec<PyRef<'_, PyIn
 ///     end: No message begins at or after it.
 ///
 /// Raises:
-///     OSError: The system refuses.
+///     OSError: An I/O error.
 #[pyfunction]
 fn index_lacks_entries(
     py: Python<'_>,
@@ -76,7 +76,7 @@ fn index_lacks_entries(
 ///     Record batches as of `index_entries`, in the order of the log.
 ///
 /// Raises:
-///     OSError: The system refuses.
+///     OSError: An I/O error.
 #[pyfunction]
 #[pyo3(signature = (log, files, newest, *, tags))]
 fn missing_index_entries<'py>(
@@ -104,7 +104,7 @@ fn missing_index_entries<'py>(
 ///         earlier ones all entries.
 ///
 /// Raises:
-///     OSError: The system refuses.
+///     OSError: An I/O error.
 ///     ValueError: A column is missing, of another type, or null.
 #[pyfunction]
 #[pyo3(signature = (entries, files, *, end_phy_offset))]

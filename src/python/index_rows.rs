@@ -18,7 +18,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(write_index_rows, m)?)
 }
 
-/// Messages, entries, whether the last message has no entry, whether a reader continues behind the end, and findings.
+/// Messages, entries, whether the last message has no entry, whether a reader continues after the end, and findings.
 type Counts<'py> = (u64, u64, bool, bool, Vec<Bound<'py, PyAny>>);
 
 /// Write the index entries of a part of the log into a file, 20 bytes each, as a sequential reader makes them.
@@ -35,7 +35,7 @@ type Counts<'py> = (u64, u64, bool, bool, Vec<Bound<'py, PyAny>>);
 ///     at or after `end`; and the damage of the log, as `logdex.report.Finding`.
 ///
 /// Raises:
-///     OSError: The system refuses.
+///     OSError: An I/O error.
 #[pyfunction]
 fn write_index_rows<'py>(
     py: Python<'py>,

@@ -40,7 +40,7 @@ impl Batches for MessageReader<FileSource> {
 
 /// Messages as record batches: an iterator, and an Arrow stream for a consumer.
 ///
-/// As an iterator it releases the interpreter lock and raises the system's errors as they are.
+/// As an iterator it releases the interpreter lock and raises I/O errors as they are.
 #[pyclass(name = "MessageReader", module = "logdex._core", frozen)]
 pub(super) struct PyMessageReader(BatchStream<MessageReader<FileSource>>);
 

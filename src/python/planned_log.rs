@@ -88,7 +88,7 @@ impl PyPlannedLog {
     ///     is there. If the last message of the log was planned but is not there, that is the last of them.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     fn open(&self, py: Python<'_>) -> PyResult<(PyCommitLog, Vec<PyLost>)> {
         let options = self.settings.options()?;
         let (log, lost) = py.detach(|| self.planned.open(&self.directory, options))?;
@@ -138,7 +138,7 @@ fn plan_log(py: Python<'_>, log: &PyCommitLog, phy_offsets: Option<&Bound<'_, Py
 ///     A tuple for each piece, in ascending order: its first offset, the offset after its last one, and the plan of its file.
 ///
 /// Raises:
-///     OSError: The system refuses.
+///     OSError: An I/O error.
 #[pyfunction]
 fn cut_log(
     py: Python<'_>,
@@ -179,7 +179,7 @@ fn cut_log(
 ///     A tuple for each piece: the first unit, the one after the last, and the range of the log, as two offsets.
 ///
 /// Raises:
-///     OSError: The system refuses.
+///     OSError: An I/O error.
 #[pyfunction]
 fn cut_queue(
     py: Python<'_>,
@@ -199,7 +199,7 @@ fn cut_queue(
 /// Return what a plan sees of files whose first bytes may change: path, length, and the `ETag` of an object.
 ///
 /// Raises:
-///     OSError: The system refuses.
+///     OSError: An I/O error.
 #[pyfunction]
 fn plan_files(py: Python<'_>, files: Vec<PathBuf>) -> PyResult<Vec<(PyPath, u64, Option<String>)>> {
     let planned =
@@ -220,7 +220,7 @@ fn plan_files(py: Python<'_>, files: Vec<PathBuf>) -> PyResult<Vec<(PyPath, u64,
 ///     A tuple for each other file: the path, what was planned, and what is there.
 ///
 /// Raises:
-///     OSError: The system refuses.
+///     OSError: An I/O error.
 #[pyfunction]
 fn planned_file_faults(py: Python<'_>, files: Vec<(PathBuf, u64, Option<String>)>) -> PyResult<Vec<PyLost>> {
     let faults = py.detach(|| {

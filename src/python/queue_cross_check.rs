@@ -53,7 +53,7 @@ impl PyQueueCrossCheck {
     ///     topics: The topics of the store's configuration; messages of other topics may lack their queue. Empty: unknown.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     #[new]
     #[pyo3(signature = (root, log, *, unclean, dispatched_by_queue, topics))]
     fn new(
@@ -86,7 +86,7 @@ impl PyQueueCrossCheck {
     ///         and `tags`.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     ///     ValueError: A column is missing, of another type, or null where a message must have a value; or the check is
     ///         finished.
     ///
@@ -103,7 +103,7 @@ impl PyQueueCrossCheck {
     ///     messages_of_deleted_topics.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     ///     ValueError: It was called before.
     fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let found = self.with(py, |check| check.take().map(CrossCheck::finish).transpose())?;

@@ -77,7 +77,7 @@ batch_reader! {
         ///     log: The log of the store.
         ///     parts: A tuple for each part: topic, queue id, queue, first queue offset, queue offset after the last; None: as far
         ///         as the times of the filter reach.
-        ///     begin_phy_offset: No message begins before it; None: the begin of the log.
+        ///     begin_phy_offset: No message begins before it; None: the start of the log.
         ///     end_phy_offset: No message begins at or after it; None: no bound.
         ///     columns: Names of message columns; all where not given.
         ///     body: "decoded" or "stored".
@@ -87,7 +87,7 @@ batch_reader! {
         ///         batches may end before `batch_size`.
         ///
         /// Raises:
-        ///     OSError: The system refuses; raised by the reader, too.
+        ///     OSError: An I/O error; raised by the reader, too.
         ///     ValueError: An unknown column or word.
         #[new]
         #[pyo3(signature = (log, parts, *, begin_phy_offset=None, end_phy_offset=None, columns=None, body="decoded", batch_size=8_192, selection=None, threads=1))]
@@ -152,7 +152,7 @@ batch_reader! {
 ///     parts: The queues, as for `QueueReader`.
 ///
 /// Raises:
-///     OSError: The system refuses.
+///     OSError: An I/O error.
 #[pyfunction]
 fn certain_range(py: Python<'_>, log: &PyCommitLog, parts: Vec<Part<'_>>) -> PyResult<(u64, u64)> {
     let log = log.inner()?;
@@ -179,7 +179,7 @@ fn certain_range(py: Python<'_>, log: &PyCommitLog, parts: Vec<Part<'_>>) -> PyR
 ///     The offset; None where no unit leads to its message.
 ///
 /// Raises:
-///     OSError: The system refuses.
+///     OSError: An I/O error.
 #[pyfunction]
 #[pyo3(signature = (log, folders, topics=None, *, access="auto", compat=None, threads=1))]
 fn dispatched_end(

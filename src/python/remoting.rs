@@ -41,7 +41,7 @@ impl PyMeter {
         self.meter.lock().unwrap_or_else(PoisonError::into_inner).add(count);
     }
 
-    /// How many a second there were in the last 10, 60 and 600 whole seconds, or since the begin if that is not so long ago.
+    /// How many a second there were in the last 10, 60 and 600 whole seconds, or since the start if that is more recent.
     #[getter]
     fn rates(&self) -> [f64; 3] {
         self.meter.lock().unwrap_or_else(PoisonError::into_inner).rates()
@@ -164,7 +164,7 @@ fn java_integer(text: &str, bits: u32) -> Option<i64> {
 ///     born_host: The client, as `ip:port` or `[ipv6]:port`; None: the broker.
 ///
 /// Raises:
-///     ValueError: No frame has the length of the first one, or an invalid host. Behind other frames a wrong length ends the result.
+///     ValueError: No frame has the length of the first one, or an invalid host. After other frames a wrong length ends the result.
 #[pyfunction]
 #[pyo3(signature = (data, table=None, born_host=None))]
 fn remoting_frames<'py>(
@@ -231,7 +231,7 @@ impl PyRemotingCommand {
     /// Return the bytes of a frame, with its length field, that begins with these four.
     ///
     /// Raises:
-    ///     ValueError: No frame is so short or so long; other than four bytes.
+    ///     ValueError: No frame is this short or this long; other than four bytes.
     #[staticmethod]
     fn frame_length(head: &[u8]) -> PyResult<usize> {
         let head = head.try_into().map_err(|_| PyValueError::new_err("head: expected 4 bytes"))?;

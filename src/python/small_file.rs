@@ -23,11 +23,11 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 ///
 /// Args:
 ///     path: The file. A pipe in its place is not waited for.
-///     first_bytes: Return at most so many bytes.
+///     first_bytes: Return at most this many bytes.
 ///
 /// Raises:
 ///     CorruptFileError: The file is longer than 64 MiB, and `first_bytes` was not given.
-///     OSError: The system refuses; or the path is a directory, pipe, socket or device.
+///     OSError: An I/O error; or the path is a directory, pipe, socket or device.
 #[pyfunction]
 #[pyo3(signature = (path, first_bytes=None))]
 fn read_file(py: Python<'_>, path: PathBuf, first_bytes: Option<u64>) -> PyResult<Bound<'_, PyBytes>> {
@@ -52,7 +52,7 @@ fn replace_file(py: Python<'_>, path: PathBuf, content: PyBackedBytes) -> PyResu
 ///     files: The text also changes when a file is replaced or has another length.
 ///
 /// Raises:
-///     OSError: The system refuses.
+///     OSError: An I/O error.
 #[pyfunction]
 #[pyo3(signature = (directory, *, files=false))]
 fn directory_stamp(py: Python<'_>, directory: PathBuf, files: bool) -> PyResult<String> {
@@ -62,7 +62,7 @@ fn directory_stamp(py: Python<'_>, directory: PathBuf, files: bool) -> PyResult<
 /// Call fsync on a file, after extending it to a length with zeros. A longer file keeps its length.
 ///
 /// Raises:
-///     OSError: The system refuses; or the path is a link or anything else but a regular file.
+///     OSError: An I/O error; or the path is a link or anything else but a regular file.
 #[pyfunction]
 #[pyo3(signature = (path, least_bytes=0))]
 fn sync_file(py: Python<'_>, path: PathBuf, least_bytes: u64) -> PyResult<()> {
@@ -72,7 +72,7 @@ fn sync_file(py: Python<'_>, path: PathBuf, least_bytes: u64) -> PyResult<()> {
 /// Create a directory and the missing ones above it, with durable names.
 ///
 /// Raises:
-///     OSError: The system refuses.
+///     OSError: An I/O error.
 #[pyfunction]
 fn make_directory(py: Python<'_>, directory: PathBuf) -> PyResult<()> {
     Ok(py.detach(|| disk::create_directory(&directory))?)
@@ -82,7 +82,7 @@ fn make_directory(py: Python<'_>, directory: PathBuf) -> PyResult<()> {
 ///
 /// Raises:
 ///     WriteFailedError: It fails.
-///     OSError: The system refuses to open it.
+///     OSError: It cannot be opened.
 #[pyfunction]
 fn sync_directory(py: Python<'_>, directory: PathBuf) -> PyResult<()> {
     Ok(py.detach(|| disk::sync_directory(&directory))?)
@@ -96,7 +96,7 @@ fn sync_directory(py: Python<'_>, directory: PathBuf) -> PyResult<()> {
 ///     levels: How many levels below it its files are; None: it is the root of a RocketMQ store.
 ///
 /// Raises:
-///     OSError: The first such path; or the system refuses.
+///     OSError: The first such path; or another I/O error.
 #[pyfunction]
 #[pyo3(signature = (directory, levels=None))]
 fn check_own_parts(py: Python<'_>, directory: PathBuf, levels: Option<usize>) -> PyResult<()> {

@@ -1,4 +1,4 @@
-//! `ThreadLock`: a lock that no exception in Python leaves behind.
+//! `ThreadLock`: a lock that no exception in Python leaves held.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -10,7 +10,7 @@ use pyo3::types::PyTuple;
 use super::errors::is_write_failure;
 use crate::io::fork::Generation;
 
-/// Time between two looks at a lock that another thread holds, after so many looks that only yield.
+/// Time between two attempts to take a lock that another thread holds, after this many attempts that only yield.
 const WAIT: Duration = Duration::from_millis(1);
 const YIELDS: u32 = 100;
 

@@ -198,7 +198,7 @@ impl VerifiedMessages {
     /// Return the next batch; `None` at the end and after an error.
     ///
     /// # Errors
-    /// The system's error, with the path; `Corrupt` where a message of a question without a key is gone.
+    /// An I/O error, with the path; `Corrupt` where a message of a question without a key is gone.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         while !self.failed {
             if let Some(batch) = self.build() {
@@ -416,7 +416,7 @@ impl Checks {
 /// At most `max_num` messages and `max_bytes` bytes are returned.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub fn frames_with_key(
     log: &CommitLog,
     mut question: Question,
@@ -459,7 +459,7 @@ pub fn frames_with_key(
 ///   its end; `damaged`
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub fn judge(log: &CommitLog, offsets: &[i64], topic: &str, key: &str, times: TimeRange) -> Result<Vec<&'static str>> {
     let key_hash = key_hash(&[topic, "#", key].concat());
     let mut rising = offsets.to_vec();

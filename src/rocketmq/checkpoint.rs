@@ -55,7 +55,7 @@ impl StoreCheckpoint {
     /// Opens for reading. Nothing is created or changed.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn open(path: &Path) -> Result<Self> {
         Self::read(path, FileSource::open(path, Access::Pread)?, false)
     }
@@ -63,7 +63,7 @@ impl StoreCheckpoint {
     /// Opens for writing; a missing file is created, with zeros.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn open_or_create(path: &Path) -> Result<Self> {
         let file = match open_file(path, true) {
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => create(path)?,
@@ -103,7 +103,7 @@ impl StoreCheckpoint {
     /// process may update them. A short file is extended first.
     ///
     /// # Errors
-    /// `InvalidArgument` when it was opened for reading; `WriteFailed`, or the system's error, with the path.
+    /// `InvalidArgument` when it was opened for reading; `WriteFailed`, or an I/O error, with the path.
     pub fn flush(&mut self) -> Result<()> {
         if !self.writable {
             return Err(Error::InvalidArgument(format!(

@@ -135,7 +135,7 @@ impl IndexCrossCheck {
     /// Begin with the first entries of the files. Entries that refer to messages before `log_begin` are skipped.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn new(files: impl IntoIterator<Item = Arc<IndexFile>>, tags: bool, log_begin: i64) -> Result<Self> {
         let cursors = files.into_iter().map(Cursor::new).collect::<Result<_>>()?;
         Ok(Self { cursors, tags, log_begin, reached: log_begin, missing: BTreeMap::new() })
@@ -145,7 +145,7 @@ impl IndexCrossCheck {
     /// whose message has no such key, with the numbers of their files.
     ///
     /// # Errors
-    /// The errors of [`super::index_entries::index_entries`]; the system's error, with the path.
+    /// The errors of [`super::index_entries::index_entries`]; an I/O error, with the path.
     pub fn check(&mut self, messages: &RecordBatch) -> Result<Vec<(usize, Lead)>> {
         let Some(last) = messages.num_rows().checked_sub(1) else {
             return Ok(Vec::new());
@@ -182,7 +182,7 @@ impl IndexCrossCheck {
     /// count as missing.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn rest(&mut self, file: usize, most: usize) -> Result<Vec<Lead>> {
         let Some(cursor) = self.cursors.get_mut(file) else {
             return Ok(Vec::new());
@@ -198,7 +198,7 @@ impl IndexCrossCheck {
     /// that has such a key.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn check_rest(&mut self, file: usize, most: usize, log: &CommitLog) -> Result<(usize, Vec<Lead>)> {
         let mut left = self.rest(file, most)?;
         let taken = left.len();

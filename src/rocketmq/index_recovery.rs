@@ -41,7 +41,7 @@ impl KeySource for Hashes {
 /// the files twice. Entries are compared by hash and offset.
 ///
 /// # Errors
-/// `InvalidArgument` for a column that is missing, of another type, or null; the system's error, with the path.
+/// `InvalidArgument` for a column that is missing, of another type, or null; an I/O error, with the path.
 pub fn missing_rows(files: &[Arc<IndexFile>], entries: &RecordBatch) -> Result<Vec<usize>> {
     let (topics, keys) = (Texts::of(entries, "topic")?, Texts::of(entries, "key")?);
     let offsets = integers(entries, "phy_offset")?;
@@ -117,7 +117,7 @@ fn for_each_block(
 /// Return the entries of the messages of a range of the log, in blocks, and the rows of each that are in none of the files.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub fn missing_entries(
     log: &CommitLog,
     files: &[Arc<IndexFile>],
@@ -139,7 +139,7 @@ pub fn missing_entries(
 /// Return whether an entry of the messages of a range of the log, tags aside, is in none of the files.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub fn lacks_entries(log: &CommitLog, files: &[Arc<IndexFile>], begin: u64, end: u64) -> Result<bool> {
     let mut lacks = false;
     for_each_block(log, begin, end, false, |entries| {
@@ -153,7 +153,7 @@ pub fn lacks_entries(log: &CommitLog, files: &[Arc<IndexFile>], begin: u64, end:
 /// their entries are in the files.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub fn is_indexed(log: &CommitLog, files: &[Arc<IndexFile>], begin: u64, last: u64, tags: bool) -> Result<bool> {
     let mut walk = log.frames(begin, last.saturating_add(1), false)?;
     let mut reached = None;
@@ -169,7 +169,7 @@ pub fn is_indexed(log: &CommitLog, files: &[Arc<IndexFile>], begin: u64, last: u
 /// `None`: no message in the part of the log that was read has tags.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub fn holds_tags(log: &CommitLog, files: &[Arc<IndexFile>]) -> Result<Option<bool>> {
     let mut held = Vec::new();
     for file in files {
@@ -218,7 +218,7 @@ fn tag_links(log: &CommitLog, begin: u64, end: u64) -> Result<Vec<(i32, i64)>> {
 /// Return the smallest offset among the last entries of a file; 0 without entries.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub fn doubtful_offset(file: &IndexFile) -> Result<u64> {
     let first = (file.len()? + 1).saturating_sub(DOUBTFUL_ENTRIES).max(1);
     let entries = file.read_entries(first, DOUBTFUL_ENTRIES)?;

@@ -1,6 +1,6 @@
 //! Files of index entries on their way from the log into index files: the two passes of a parallel build.
 //!
-//! A row is an entry of 20 bytes, with the hash in place of topic and key:
+//! A row is an entry of 20 bytes, with the hash instead of topic and key:
 //!
 //! ```text
 //! key_hash i32 | phy_offset i64 | store_timestamp i64, ms      (little-endian)
@@ -47,7 +47,7 @@ pub struct Counts {
 /// The scan continues to the first message at or after `end`: only then is it known that a sequential reader gets there.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub fn write_rows(log: &CommitLog, begin: u64, end: u64, tags: bool, path: &Path) -> Result<Counts> {
     let fail = |e| Error::io(path, e);
     let columns = Column::choose(Some(&INDEXED_COLUMNS.map(str::to_owned)))?;
@@ -114,7 +114,7 @@ impl RowReader {
     /// Returns at most `most` of the next rows; `None` at the end.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn next_rows(&mut self, most: usize) -> Result<Option<RecordBatch>> {
         while self.left > 0 {
             let Some((path, file, next, end)) = &mut self.current else {
@@ -140,7 +140,7 @@ impl RowReader {
     /// Returns the next rows; `None` at the end.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         self.next_rows(BATCH_ROWS)
     }

@@ -72,7 +72,7 @@ impl LogEntryReader {
     /// first message with tags is read.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn new(log: Arc<CommitLog>, index: Vec<Arc<IndexFile>>, range: Range, tags: Option<bool>) -> Result<Self> {
         let one_file = !log.files()?.iter().any(|file| range.begin < file.start && file.start < range.stop);
         let is_trial = range.salvage && one_file && log.message(range.begin)?.is_some();
@@ -95,7 +95,7 @@ impl LogEntryReader {
     /// Read some messages and return the offset reached; `None` at the end.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn step(&mut self) -> Result<Option<u64>> {
         let Some(walk) = &mut self.walk else {
             return Ok(None);

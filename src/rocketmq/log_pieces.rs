@@ -30,7 +30,7 @@ struct FilePart {
 /// Returns each piece with what its reader needs.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub fn cut_log(
     log: &CommitLog,
     ranges: &[Range],
@@ -107,7 +107,7 @@ pub struct Units {
 /// Cuts a part of a queue into about as many pieces, which follow each other in the log. A damaged part is cut less.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub fn cut_queue(
     log: &CommitLog,
     queue: &ConsumeQueue,

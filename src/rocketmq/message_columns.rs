@@ -7,7 +7,7 @@ use super::commit_log::property_map::entries;
 use crate::arrow::input_columns::{Get, Int32s, Texts, column, integers, null, times, wrong};
 use crate::error::Result;
 
-/// Returns the offset in the log behind the last message of a batch, and its store time in ms; `None` without messages.
+/// Returns the offset in the log after the last message of a batch, and its store time in ms; `None` without messages.
 ///
 /// # Errors
 /// `InvalidArgument` for a column that is missing, of another type, or null.

@@ -9,7 +9,7 @@ const LONGEST: usize = 600;
 #[derive(Clone, Debug)]
 pub struct Meter {
     begin: Instant,
-    /// The second of a count, since the begin, and the count. One place serves all seconds that are alike modulo its number.
+    /// The second of a count, since the start, and the count. One place serves all seconds that are alike modulo its number.
     seconds: Vec<(u64, u64)>,
 }
 
@@ -25,7 +25,7 @@ impl Meter {
         self.add_at(self.begin.elapsed().as_secs(), count);
     }
 
-    /// Returns how many a second there were in the last 10, 60 and 600 whole seconds, or since the begin if that is not so long ago
+    /// Returns how many a second there were in the last 10, 60 and 600 whole seconds, or since the start if that is more recent
     /// (upstream `StoreStatsService#getPutTps`).
     #[expect(clippy::cast_precision_loss, reason = "counts of some minutes")]
     pub fn rates(&self) -> [f64; 3] {

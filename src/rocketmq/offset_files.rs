@@ -42,7 +42,7 @@ impl OffsetFile {
     /// Describes the file at this path, of which no later file holds a part.
     ///
     /// # Errors
-    /// `InvalidArgument` if the name is not an offset; the system's error, with the path.
+    /// `InvalidArgument` if the name is not an offset; an I/O error, with the path.
     pub(super) fn at(path: &Path) -> Result<Self> {
         let start = path.file_name().and_then(|name| name.to_str()).and_then(file_name::parse);
         let start = start.ok_or_else(|| {
@@ -124,7 +124,7 @@ impl Listing {
 /// one counts.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub(super) fn list(directories: &[PathBuf]) -> Result<Vec<OffsetFile>> {
     Ok(in_sequence(entries(directories)?.0))
 }
@@ -161,7 +161,7 @@ fn in_sequence(mut files: Vec<OffsetFile>) -> Vec<OffsetFile> {
 /// Lists the files as [`list`] does, with their whole lengths and with those whose name does not fit.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub(super) fn list_all(directories: &[PathBuf]) -> Result<Vec<OffsetFile>> {
     Ok(entries(directories)?.0)
 }
@@ -169,7 +169,7 @@ pub(super) fn list_all(directories: &[PathBuf]) -> Result<Vec<OffsetFile>> {
 /// Checks that the name of each file fits the length of the files. A writer would write into a file that readers pass over.
 ///
 /// # Errors
-/// `Corrupt` for a file that [`list`] leaves out; the system's error, with the path.
+/// `Corrupt` for a file that [`list`] leaves out; an I/O error, with the path.
 pub(super) fn refuse_misnamed(directories: &[PathBuf]) -> Result<()> {
     let mut files = list_all(directories)?;
     let misnamed = take_misnamed(&mut files);
@@ -334,7 +334,7 @@ pub(super) fn add_aside(gaps: &mut Vec<Gap>, listing: &Listing, default_size: u6
 /// Checks for stray files, gaps, and files of another length. The kinds of findings are in docs/findings.md.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub(super) fn check(directories: &[PathBuf]) -> Result<Report> {
     let (mut files, strays) = entries(directories)?;
     let misnamed = take_misnamed(&mut files);
@@ -389,7 +389,7 @@ pub(super) enum Space {
 /// Creates a file of zeros with its whole length. After a kill the file is either complete or missing.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub(super) fn create(path: &Path, len: u64, space: Space) -> Result<File> {
     let fail = |e| Error::io(path, e);
     let new = NewFile::create(path)?;
@@ -406,7 +406,7 @@ pub(super) fn create(path: &Path, len: u64, space: Space) -> Result<File> {
 /// free only then. Returns false if it was gone.
 ///
 /// # Errors
-/// The system's error, with the path; `WriteFailed` if the directory cannot be synced.
+/// An I/O error, with the path; `WriteFailed` if the directory cannot be synced.
 pub fn delete_file(path: &Path) -> Result<bool> {
     let identity = match storage::status(path) {
         Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(false),

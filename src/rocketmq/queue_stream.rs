@@ -259,7 +259,7 @@ struct Share {
     builder: BatchBuilder,
     /// The units, with the numbers of their queues.
     units: Vec<(usize, Unit)>,
-    /// Whether each unit refers to its message, or the system's error; `None` if no thread read them.
+    /// Whether each unit refers to its message, or an I/O error; `None` if no thread read them.
     outcome: Option<Result<Vec<bool>>>,
     /// Number of units whose messages were decoded.
     decoded: usize,
@@ -436,7 +436,7 @@ impl QueueStream {
     /// Prepares to read parts of queues.
     ///
     /// # Errors
-    /// `InvalidArgument` when `batch_size` is 0; the system's error, with the path.
+    /// `InvalidArgument` when `batch_size` is 0; an I/O error, with the path.
     pub fn new(log: &Arc<CommitLog>, parts: Vec<QueuePart>, options: StreamOptions) -> Result<Self> {
         if options.batch_size == 0 {
             return Err(Error::InvalidArgument("batch_size: expected 1 or more, found 0".to_owned()));
@@ -488,7 +488,7 @@ impl QueueStream {
     /// Returns the next batch; `None` at the end.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         loop {
             let ends = self.ended || self.rules.ends;
@@ -628,7 +628,7 @@ impl RecordBatchReader for QueueStream {
 /// Returns whether a message of this topic, queue and queue offset begins at an offset of the log.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub fn is_message_of(log: &CommitLog, phy_offset: i64, topic: &str, queue_id: i64, queue_offset: i64) -> Result<bool> {
     let Ok(phy_offset) = u64::try_from(phy_offset) else {
         return Ok(false);
@@ -644,7 +644,7 @@ pub fn is_message_of(log: &CommitLog, phy_offset: i64, topic: &str, queue_id: i6
 /// A queue without its first file, or whose last file is full, may lack messages before its first unit or after its last one.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub fn certain_range(log: &CommitLog, queues: &[QueuePart]) -> Result<(u64, u64)> {
     let (log_begin, mut begin, mut end) = (log.min_offset()?.cast_signed(), 0, u64::MAX);
     for QueuePart { queue, .. } in queues {

@@ -53,7 +53,7 @@ pub struct DueMessages {
 /// not after `now`, or further ahead than the level's `delay` (both in ms).
 ///
 /// # Errors
-/// `InvalidArgument` for a queue without its log; the system's error, with the path.
+/// `InvalidArgument` for a queue without its log; an I/O error, with the path.
 pub fn due_messages(queue: &ConsumeQueue, begin: i64, now: i64, delay: i64) -> Result<Option<DueMessages>> {
     let Some(log) = &queue.options().commit_log else {
         let text = format!("{}: expected a queue that was opened with its log", queue.path().display());

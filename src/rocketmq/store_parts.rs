@@ -23,7 +23,7 @@ const PARTS: [(&str, usize); 9] = [
 /// and no directory has the name of a file. The root may be a link.
 ///
 /// # Errors
-/// The path of the first one, as an I/O error; the system's error.
+/// The path of the first one, as an I/O error; an I/O error.
 pub fn check_parts(root: &Path) -> Result<()> {
     PARTS.iter().try_for_each(|(name, levels)| check_part(&root.join(name), *levels))
 }

@@ -70,7 +70,7 @@ impl QueueView {
     /// Lists the files of the queue and of its log.
     ///
     /// # Errors
-    /// `InvalidArgument` for a queue without its log; the system's error, with the path.
+    /// `InvalidArgument` for a queue without its log; an I/O error, with the path.
     pub fn open(queue: Arc<ConsumeQueue>) -> Result<Self> {
         let log = log_of(&queue)?;
         let readers = Mutex::new(Readers { units: None, frames: FramesAt::new(Arc::clone(log))? });
@@ -89,7 +89,7 @@ impl QueueView {
     /// the tags that are wanted; `None`: all.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn pull(&self, begin: i64, limits: Limits, codes: Option<&[i32]>) -> Result<Pulled> {
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
         let units = self.units(&mut readers.units, begin, limits, codes.is_some())?;
@@ -229,7 +229,7 @@ impl TagFilter<'_> {
 /// Returns the store time in ms of the message at a queue offset; `None` if there is none.
 ///
 /// # Errors
-/// `InvalidArgument` for a queue without its log; the system's error, with the path.
+/// `InvalidArgument` for a queue without its log; an I/O error, with the path.
 pub fn store_timestamp(queue: &ConsumeQueue, queue_offset: i64) -> Result<Option<i64>> {
     let log = log_of(queue)?;
     let mut found = None;

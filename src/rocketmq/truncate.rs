@@ -26,13 +26,13 @@ pub(super) struct Truncated {
     pub(super) files: u64,
 }
 
-/// Truncates a log: deletes the files that begin behind an offset and clears the rest of the file that holds it. When this
+/// Truncates a log: deletes the files that begin after an offset and clears the rest of the file that holds it. When this
 /// returns, the result is on the disk. Directories separated by commas are one log.
 ///
 /// Counts `bytes_cut` (in each file up to the last byte that was not zero) and `files_deleted`, without files of zeros.
 ///
 /// # Errors
-/// `InvalidArgument` for an offset before the log; the system's error, with the path.
+/// `InvalidArgument` for an offset before the log; an I/O error, with the path.
 pub fn truncate_log(directory: &Path, end_phy_offset: u64) -> Result<Report> {
     let directories = offset_files::directories(directory);
     let mut truncated = Truncated::default();
@@ -60,7 +60,7 @@ pub fn truncate_log(directory: &Path, end_phy_offset: u64) -> Result<Report> {
 /// Returns what [`truncate_log`] would count; nothing is changed.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub fn log_truncation(directory: &Path, end_phy_offset: u64) -> Result<Report> {
     let mut truncated = Truncated::default();
     for file in offset_files::list(&offset_files::directories(directory))? {
@@ -100,7 +100,7 @@ pub(super) fn truncation(files: &[OffsetFile], position: u64) -> Result<Truncate
 /// Deletes the files that begin at or after a position, and clears the rest of the file that holds the position.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub(super) fn truncate_files(files: &[OffsetFile], position: u64) -> Result<Truncated> {
     let (kept, behind) = files.split_at(files.partition_point(|file| file.start < position));
     let mut truncated = delete(behind)?;
@@ -113,7 +113,7 @@ pub(super) fn truncate_files(files: &[OffsetFile], position: u64) -> Result<Trun
 /// Returns the number of bytes of a file from `begin` to the last byte that is not zero.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub(super) fn written_len(path: &Path, begin: u64) -> Result<u64> {
     let file = open_file(path, false)?;
     Ok(for_each_data(&file, path, begin, |_, _| Ok(()))?.saturating_sub(begin))

@@ -66,7 +66,7 @@ impl IndexFile {
     /// Creates a file of the full size, reserves its space, and opens it for puts.
     ///
     /// # Errors
-    /// `AlreadyExists`, `StorageFull` and other errors of the system: then no file is left.
+    /// `AlreadyExists`, `StorageFull` and other I/O errors: then no file is left.
     pub fn create(path: &Path, options: CreateOptions) -> Result<Self> {
         let new = NewFile::create(path)?;
         let writer = lock_writer(path, new.file())?;

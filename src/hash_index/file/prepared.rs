@@ -3,7 +3,7 @@
 //! The first store into each page of a new file is a page fault: about a third of the time of all its puts. A helper thread
 //! takes these faults in advance. It creates the file without a name, extends it, reserves its space, and brings its pages
 //! into memory, large ones if the file system has them. The file gets its seeds and its name when the writer rolls. Until
-//! then no other process can open it, and a process that dies leaves nothing behind.
+//! then no other process can open it, and a process that dies leaves nothing.
 //!
 //! If the system has no files without a name, nothing is prepared. Source of the idea: `AllocateMappedFileService`.
 
@@ -25,7 +25,7 @@ use crate::io::{Access, WriteAt};
 /// Bytes populated between two checks whether the file is still wanted.
 const STEP: u64 = 16 << 20;
 
-/// An index file in preparation: the helper thread, then its result. Dropping it leaves nothing behind.
+/// An index file in preparation: the helper thread, then its result. Dropping it leaves nothing.
 #[derive(Debug)]
 pub struct Prepared {
     geometry: Geometry,

@@ -42,7 +42,7 @@ impl Entry {
     /// Reads the entry at a position.
     ///
     /// # Errors
-    /// `UnexpectedEof` when the file ends before the entry does, else the system's error.
+    /// `UnexpectedEof` when the file ends before the entry does, else an I/O error.
     #[inline]
     pub fn read(source: &impl ReadAt, geometry: Geometry, position: u32) -> io::Result<Self> {
         source.words(geometry.entry(position)).map(Self::of_words)

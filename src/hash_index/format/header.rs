@@ -45,7 +45,7 @@ impl Header {
     /// seen here can be read.
     ///
     /// # Errors
-    /// The system's error, or `UnexpectedEof` in a file without a whole header.
+    /// An I/O error, or `UnexpectedEof` in a file without a whole header.
     pub fn read(source: &impl ReadAt) -> io::Result<Self> {
         let counts = source.long(at::HASH_SLOT_COUNT)?;
         Ok(Self {
@@ -61,7 +61,7 @@ impl Header {
     /// Reads the header of a file.
     ///
     /// # Errors
-    /// The system's error, or `UnexpectedEof`, with the path.
+    /// An I/O error, or `UnexpectedEof`, with the path.
     pub fn of_file(path: &Path) -> Result<Self> {
         let source = FileSource::open(path, Access::Pread)?;
         let mut bytes = [0; HEADER_LEN as usize];

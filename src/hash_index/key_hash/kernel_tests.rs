@@ -154,7 +154,7 @@ proptest! {
         let (text, ends) = column(&keys, skip);
         check(&before, &keys, &text, &ends);
 
-        // A part of the column, each key behind a text of its own.
+        // A part of the column, each key after a text of its own.
         let start = start.min(keys.len());
         let whole = TextKeys { carry: 0, text: &text, ends: &ends };
         let carries: Vec<i32> = (start..keys.len()).map(|row| carry_utf8(0, format!("t{}#", row % 3).as_bytes())).collect();

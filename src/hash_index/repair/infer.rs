@@ -20,7 +20,7 @@ const FEW_SAMPLES: u32 = 16;
 /// Entries checked if a read is a request to another machine, the newest ones: they lie together, and their slots are asked for
 /// together. Each passes in a wrong geometry with a probability of about 1 in S.
 const FAR_SAMPLES: u32 = 2;
-/// With so many slots, one entry is enough for a certain fit.
+/// With this many slots, one entry is enough for a certain fit.
 const MANY_SLOTS: u32 = 1 << 16;
 /// With more entries than this, a fit of that ratio is certain and no other is tried: S is 64 or more.
 const CERTAIN: u32 = 256;
@@ -37,7 +37,7 @@ pub(crate) struct Fits {
 /// Tries the geometries that give a file of this length. If the given one fits, no other is tried.
 ///
 /// # Errors
-/// The system's error.
+/// An I/O error.
 pub(crate) fn infer<S: ReadAt>(source: &S, given: Option<Geometry>) -> io::Result<Fits> {
     let none = Fits { first: Vec::new(), count: 0 };
     if source.len() < HEADER_LEN {

@@ -120,7 +120,7 @@ pub(crate) struct Relinked {
 /// they are discarded.
 ///
 /// # Errors
-/// The system's error.
+/// An I/O error.
 #[expect(clippy::cast_possible_wrap, clippy::cast_sign_loss, reason = "checked to be 0 or more, below 2^31")]
 pub(crate) fn relink(
     source: &impl ReadAt,

@@ -14,7 +14,7 @@
 //!
 //! A thread resolves the lists of its part in the order of the threads, so it sees the puts of a slot in the order of the rows,
 //! and every link is the same as with one thread. All threads wait for each other between two steps; the first step of the
-//! next chunk needs no wait. The order of publication is that of [`super::put`], with a chunk in place of a put: a killed
+//! next chunk needs no wait. The order of publication is that of [`super::put`], with a chunk instead of a put: a killed
 //! process leaves at most the entries of one chunk without links.
 //!
 //! A slot is stored only after the count, so a put finds an earlier one of its own chunk in a table of its thread.

@@ -1,4 +1,4 @@
-//! Entries in memory, 20 bytes each, with the hash in place of topic and key: so a task can hold the entries of a whole file.
+//! Entries in memory, 20 bytes each, with the hash instead of topic and key: so a task can hold the entries of a whole file.
 
 use std::sync::Arc;
 

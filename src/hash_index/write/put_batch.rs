@@ -63,7 +63,7 @@ pub(crate) fn put_batch<W: WriteAt, K: KeySource + ?Sized>(
     Ok(taken)
 }
 
-/// The first put of a file moves the begin that all others count from, so it goes by itself.
+/// The first put of a file moves the start that all others count from, so it goes by itself.
 pub(crate) fn put_first<K: KeySource + ?Sized>(
     target: &impl WriteAt,
     geometry: Geometry,

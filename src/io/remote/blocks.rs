@@ -39,7 +39,7 @@ const FIRST_WINDOW: u64 = 1 << 20;
 const MOST_AHEAD: usize = 16;
 /// Bytes of all windows.
 const MOST_BYTES: u64 = 256 << 20;
-/// Reads of so many bytes, one after the other, are a scan. A file of at most so many bytes is read whole.
+/// Reads of this many bytes, one after the other, are a scan. A file of at most this many bytes is read whole.
 const LONG_READ: u64 = 256 << 10;
 /// Blocks that are requested together: fewer than the cache holds, so that they are still there when they are read.
 const MOST_TOGETHER: usize = MOST_BLOCKS.get() / 2;
@@ -47,7 +47,7 @@ const MOST_TOGETHER: usize = MOST_BLOCKS.get() / 2;
 const MOST_EXPECTED: usize = 1 << 16;
 /// Scans of one handle; its threads may read several parts.
 const MOST_SCANS: usize = 8;
-/// Bytes behind a scan that are kept for its other threads.
+/// Bytes after a scan that are kept for its other threads.
 const KEPT_BEHIND: u64 = 2 * WINDOW;
 
 /// Bytes that come; each of those who wait gets them.
@@ -144,7 +144,7 @@ pub(super) fn cache() -> io::Result<Arc<Cache>> {
     }
     let new = Arc::new(Cache { client, blocks: Mutex::default() });
     let before = CACHE.compare_and_swap(&held, Some(Arc::clone(&new)));
-    // What the parent of this process requested never comes here, and its threads may have left a lock behind.
+    // What the parent of this process requested never comes here, and its threads may have left a lock held.
     std::mem::forget(held);
     match before.as_ref() {
         // Another thread was faster.
@@ -246,7 +246,7 @@ impl Cache {
                 next = state.expected.pop_front();
             }
         }
-        // The others wait in line behind the range itself.
+        // The others wait in line after the range itself.
         let own = wanted.remove_entry(object);
         for (object, missing) in own.into_iter().chain(wanted) {
             for run in runs(&missing) {

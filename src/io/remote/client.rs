@@ -209,7 +209,7 @@ impl Client {
     }
 
     /// Returns whether a path below which nothing is listed is a directory: the one above it is asked. That listing is not
-    /// kept, because most often the path is not there, and what is beside it may not be there yet.
+    /// kept, because most often the path is not there, and what is next to it may not be there yet.
     fn is_empty_directory(&self, path: &Path) -> io::Result<bool> {
         if !roots::has_directories(path) {
             return Ok(false);

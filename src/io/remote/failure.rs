@@ -10,7 +10,7 @@ use crate::error::without_users;
 const DEADLINE: Duration = Duration::from_secs(60);
 /// The option of ours; all others are those of the `object_store` crate.
 pub(super) const RETRY_TIMEOUT: &str = "retry_timeout";
-/// A request ends after so many deadlines even if bytes still come.
+/// A request ends after this many deadlines even if bytes still come.
 pub(super) const MOST_DEADLINES: u32 = 4;
 
 /// Why a request failed, for each of those who wait for it.

@@ -15,7 +15,7 @@ use super::failure::{Failure, within};
 use super::roots::Options;
 use crate::error::{Error, Result};
 
-/// Bytes of a part. A file of at most so many is one request.
+/// Bytes of a part. A file of at most this many is one request.
 const PART: usize = 16 << 20;
 /// Parts of a file that are sent at the same time.
 const MOST_PARTS: usize = 4;
@@ -63,7 +63,7 @@ pub fn replace(path: &Path, content: Bytes) -> Result<Option<String>> {
 /// Copies a local file to an object.
 ///
 /// # Errors
-/// The system's error with the path of the file; errors of the store, with the path of the object.
+/// An I/O error with the path of the file; errors of the store, with the path of the object.
 pub fn upload(file: &Path, path: &Path) -> Result<()> {
     let mut content = File::open(file).map_err(|e| Error::io(file, e))?;
     let mut next = || -> Result<Bytes> {

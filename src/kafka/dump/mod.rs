@@ -63,7 +63,7 @@ const V2: i64 = 2;
 /// `write` is called with pieces of about 256 KiB: of text with whole lines.
 ///
 /// # Errors
-/// `InvalidArgument` for another file; the system's error; the first error of `write`.
+/// `InvalidArgument` for another file; an I/O error; the first error of `write`.
 pub fn dump<E: From<Error>>(
     path: &Path,
     options: DumpOptions,

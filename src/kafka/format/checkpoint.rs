@@ -1,4 +1,4 @@
-//! The text files beside the segments: offset checkpoints of a log directory, leader epochs of a partition.
+//! The text files next to the segments: offset checkpoints of a log directory, leader epochs of a partition.
 //!
 //! All have one form: a version, a number of lines, then that many lines of fields with a space between them. Source:
 //! `CheckpointFile#write`, `OffsetCheckpointFile`, `LeaderEpochCheckpointFile`.
@@ -22,7 +22,7 @@ pub type Line = (Option<String>, i64, i64);
 /// Read a checkpoint of three fields (topic, partition, offset) or two (epoch, first offset). A missing or empty file has no lines.
 ///
 /// # Errors
-/// `Corrupt` for another version, count or line, or if this is no file; the system's error.
+/// `Corrupt` for another version, count or line, or if this is no file; an I/O error.
 pub fn read(path: &Path, has_topic: bool) -> Result<Vec<Line>> {
     let bytes = match read_file(path, None) {
         Ok(bytes) => bytes,

@@ -61,7 +61,7 @@ impl ProducerEntry {
 /// Read a snapshot.
 ///
 /// # Errors
-/// `Corrupt` for another version, checksum or length; the system's error.
+/// `Corrupt` for another version, checksum or length; an I/O error.
 pub fn read(path: &Path) -> Result<Vec<ProducerEntry>> {
     let source = FileSource::open(path, Access::Pread)?;
     let len = usize::try_from(source.len()).unwrap_or(usize::MAX);

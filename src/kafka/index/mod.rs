@@ -1,4 +1,4 @@
-//! The files of entries beside a log: offset index, time index, index of aborted transactions. Nothing here reads the log.
+//! The files of entries next to a log: offset index, time index, index of aborted transactions. Nothing here reads the log.
 
 pub(crate) mod index_file;
 pub(crate) mod offset_index;

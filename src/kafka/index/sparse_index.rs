@@ -5,7 +5,7 @@ use std::path::Path;
 use super::index_file::{IndexFile, IndexOptions};
 use crate::error::Result;
 
-/// A sparse index beside a log: entries with ascending keys, each with a place to begin reading.
+/// A sparse index next to a log: entries with ascending keys, each with a place to begin reading.
 pub trait SparseIndex: Sized + Send + Sync {
     /// The result of a look-up.
     type Entry: Copy + Send + Sync;
@@ -18,13 +18,13 @@ pub trait SparseIndex: Sized + Send + Sync {
     /// Open a file for reading, or for appends as well. Nothing is created.
     ///
     /// # Errors
-    /// The system's error; `Corrupt` for a file that is too long for a broker; `Locked` if another writer has it open.
+    /// An I/O error; `Corrupt` for a file that is too long for a broker; `Locked` if another writer has it open.
     fn open(path: &Path, options: &IndexOptions) -> Result<Self>;
 
     /// Create a file of zeros, and open it for appends.
     ///
     /// # Errors
-    /// `AlreadyExists` and other errors of the system; `InvalidArgument` for a size of less than one entry.
+    /// `AlreadyExists` and other I/O errors; `InvalidArgument` for a size of less than one entry.
     fn create(path: &Path, base_offset: i64, max_bytes: u64) -> Result<Self>;
 
     /// The file.
@@ -57,7 +57,7 @@ pub trait SparseIndex: Sized + Send + Sync {
     /// Resize the file to as many whole entries as fit in `max_bytes`; false if it has that length already.
     ///
     /// # Errors
-    /// `InvalidArgument` if the file would be too small for its entries, or is open for reading only; the system's error.
+    /// `InvalidArgument` if the file would be too small for its entries, or is open for reading only; an I/O error.
     fn resize(&mut self, max_bytes: u64) -> Result<bool>;
 
     /// Check the index as the broker does.
@@ -117,7 +117,7 @@ pub trait SparseIndex: Sized + Send + Sync {
     /// Wait until appended entries are on the disk.
     ///
     /// # Errors
-    /// The system's error.
+    /// An I/O error.
     fn flush(&self) -> Result<()> {
         self.file().flush()
     }

@@ -55,7 +55,7 @@ impl AbortedTransaction {
 /// Read all whole entries of a file, and the number of bytes after them.
 ///
 /// # Errors
-/// The system's error.
+/// An I/O error.
 pub fn read(path: &Path) -> Result<(Vec<AbortedTransaction>, u64)> {
     let mut entries = Vec::new();
     let options = IndexOptions { base_offset: Some(0), ..IndexOptions::default() };
@@ -70,7 +70,7 @@ pub fn read(path: &Path) -> Result<(Vec<AbortedTransaction>, u64)> {
 /// entry ends before its segment begins.
 ///
 /// # Errors
-/// The system's error.
+/// An I/O error.
 pub fn read_trusted(path: &Path, base_offset: i64) -> Result<Option<Vec<AbortedTransaction>>> {
     let (entries, torn) = match read(path) {
         Ok(read) => read,

@@ -52,7 +52,7 @@ impl SegmentReader {
     /// Read the headers of a segment's batches.
     ///
     /// # Errors
-    /// `InvalidArgument` if `batch_size` is 0; the system's error.
+    /// `InvalidArgument` if `batch_size` is 0; an I/O error.
     pub fn batches(segment: Arc<Segment>, scan: BatchScan) -> Result<Self> {
         let reads = if scan.check_crc { Reads::Whole } else { Reads::Headers };
         let end = scan.end_position.unwrap_or(u64::MAX).min(segment.len());

@@ -40,7 +40,7 @@ impl<'a> CheckedWalk<'a> {
     /// Return the next batch; `None` at the end of the log, also for a torn tail or zeros.
     ///
     /// # Errors
-    /// `Corrupt` for a batch or a tail that is not valid; the system's error.
+    /// `Corrupt` for a batch or a tail that is not valid; an I/O error.
     pub(crate) fn next(&mut self) -> Result<Option<Header>> {
         let path = self.segment.path();
         match self.walk.next(self.source.as_ref()).map_err(|e| Error::io(path, e))? {
@@ -76,7 +76,7 @@ impl<'a> CheckedWalk<'a> {
     /// became higher shows only there. Ends the walk.
     ///
     /// # Errors
-    /// `Corrupt` if the batches are out of order; the system's error.
+    /// `Corrupt` if the batches are out of order; an I/O error.
     pub(crate) fn confirm(mut self) -> Result<()> {
         if !self.checks {
             return Ok(());

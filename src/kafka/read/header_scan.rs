@@ -29,7 +29,7 @@ impl Segment {
     /// beginning, and afterwards those that are open at its end.
     ///
     /// # Errors
-    /// The system's error.
+    /// An I/O error.
     pub fn aborted_transactions(&self, producers: &mut ProducerState) -> Result<Vec<AbortedTransaction>> {
         let mut aborted = Vec::new();
         self.each_header(|header| {
@@ -70,7 +70,7 @@ impl Segment {
     /// Return the number of records by the headers. A message set of magic 0 or 1 has no count; its offsets are counted instead.
     ///
     /// # Errors
-    /// The system's error.
+    /// An I/O error.
     pub fn record_count(&self) -> Result<u64> {
         let mut total = 0u64;
         self.each_header(|header| {
@@ -89,7 +89,7 @@ impl Segment {
     /// Return the largest timestamp of the data records at or above an offset; -1 without any.
     ///
     /// # Errors
-    /// `Corrupt` when the batch that the offset cuts cannot be read; the system's error.
+    /// `Corrupt` when the batch that the offset cuts cannot be read; an I/O error.
     pub fn largest_data_timestamp(&self, start: i64) -> Result<i64> {
         let (mut largest, mut before) = (NO_TIMESTAMP, -1);
         self.each_header(|header| {

@@ -22,7 +22,7 @@ impl Segment {
     /// Return the largest valid entry of the offset index at or below the target.
     ///
     /// # Errors
-    /// The system's error.
+    /// An I/O error.
     pub fn offset_entry(&self, target: i64) -> Result<OffsetEntry> {
         self.offset_entry_before(self.offset_index()?.rank(target))
     }
@@ -30,7 +30,7 @@ impl Segment {
     /// Return the last valid entry of the first `rank` entries of the offset index.
     ///
     /// # Errors
-    /// The system's error.
+    /// An I/O error.
     pub fn offset_entry_before(&self, rank: usize) -> Result<OffsetEntry> {
         let is_valid = |entry| Ok(!self.verifies() || self.confirms_offset(entry)?);
         let front = OffsetEntry { offset: self.base_offset(), position: 0 };
@@ -69,7 +69,7 @@ impl Segment {
     /// Return the largest valid entry of the time index at or below the target.
     ///
     /// # Errors
-    /// The system's error.
+    /// An I/O error.
     pub fn time_entry(&self, target: i64) -> Result<TimeEntry> {
         self.time_entry_before(self.time_index()?.rank(target))
     }
@@ -77,7 +77,7 @@ impl Segment {
     /// Return the last valid entry of the first `rank` entries of the time index.
     ///
     /// # Errors
-    /// The system's error.
+    /// An I/O error.
     pub fn time_entry_before(&self, rank: usize) -> Result<TimeEntry> {
         let is_valid = |entry| Ok(!self.verifies() || self.confirms_time(entry)?);
         let front = TimeEntry { timestamp: NO_TIMESTAMP, offset: self.base_offset() };

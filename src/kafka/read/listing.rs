@@ -20,7 +20,7 @@ const CLEANED: &str = ".cleaned";
 const SWAP: &str = ".swap";
 /// Endings that a broker adds while it deletes a file, writes it, or swaps it in.
 const LEFTOVERS: [&str; 3] = [".deleted", CLEANED, SWAP];
-/// Text files beside the segments, also with the ending `.tmp`.
+/// Text files next to the segments, also with the ending `.tmp`.
 const TEXT_FILES: [&str; 3] = ["leader-epoch-checkpoint", "partition.metadata", "quorum-state"];
 
 /// The files of a segment by their suffix.
@@ -37,7 +37,7 @@ pub struct Listing {
     pub orphans: Vec<PathBuf>,
     /// Files that wait for deletion or belong to an unfinished compaction.
     pub leftovers: Vec<PathBuf>,
-    /// Other files, except the text files beside the segments.
+    /// Other files, except the text files next to the segments.
     pub strays: Vec<PathBuf>,
     /// Lost segments: a log that was compressed, an index before the first segment, an object that is missing.
     pub unread: Vec<Unread>,
@@ -47,7 +47,7 @@ impl Listing {
     /// List the files of a partition.
     ///
     /// # Errors
-    /// The system's error; after an interrupted swap `Corrupt`, if the new segments cannot be read to their ends.
+    /// An I/O error; after an interrupted swap `Corrupt`, if the new segments cannot be read to their ends.
     pub fn of(directory: &Path) -> Result<Self> {
         let mut entries = storage::list(directory)?;
         entries.sort_by(|a, b| a.name.cmp(&b.name));
@@ -145,7 +145,7 @@ impl Listing {
 /// Return whether a path is a directory with a `.log` file.
 ///
 /// # Errors
-/// The system's error.
+/// An I/O error.
 pub fn has_segments(directory: &Path) -> Result<bool> {
     any_name(directory, |name| segment_file(name).is_some_and(|(_, suffix)| suffix == LOG))
 }
@@ -153,7 +153,7 @@ pub fn has_segments(directory: &Path) -> Result<bool> {
 /// Return whether a directory is a partition's, which may have lost its segments, and not only named like one.
 ///
 /// # Errors
-/// The system's error.
+/// An I/O error.
 pub fn is_partition(directory: &Path) -> Result<bool> {
     // A tree has directories of partitions only. To list one may take a request for each segment.
     if is_mounted(directory) {

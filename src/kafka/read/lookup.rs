@@ -54,7 +54,7 @@ impl Segment {
     /// Return the first batch whose last offset is at or above an offset; `None` if there is none.
     ///
     /// # Errors
-    /// `Corrupt` for a batch on the way that is not valid; the system's error.
+    /// `Corrupt` for a batch on the way that is not valid; an I/O error.
     pub fn translate_offset(&self, offset: i64, starting_position: u64) -> Result<Option<Translated>> {
         let found = self.find_batch(offset, starting_position)?;
         let last = self.options().compat.is_some_and(Compat::translates_to_last_offset);
@@ -128,7 +128,7 @@ impl Segment {
     /// Return the bytes that a fetch from an offset reads; `None` if no batch ends at or above it.
     ///
     /// # Errors
-    /// `InvalidArgument` for a limit that is negative or ends before the batch; `Corrupt`; the system's error.
+    /// `InvalidArgument` for a limit that is negative or ends before the batch; `Corrupt`; an I/O error.
     pub fn read(
         &self,
         offset: i64,
@@ -159,7 +159,7 @@ impl Segment {
     /// Read bytes of the log.
     ///
     /// # Errors
-    /// `UnexpectedEof` if the log ends before them; the system's error.
+    /// `UnexpectedEof` if the log ends before them; an I/O error.
     pub fn bytes(&self, position: u64, size: u64) -> Result<Vec<u8>> {
         let io = |e| Error::io(self.path(), e);
         let end = position.checked_add(size).filter(|end| *end <= self.len());
@@ -173,7 +173,7 @@ impl Segment {
     /// Return the first record at or above `starting_offset` with a timestamp at or above `timestamp`.
     ///
     /// # Errors
-    /// `Corrupt` for a batch on the way that is not valid or cannot be read; the system's error.
+    /// `Corrupt` for a batch on the way that is not valid or cannot be read; an I/O error.
     pub fn offset_for_timestamp(
         &self,
         timestamp: i64,
@@ -211,7 +211,7 @@ impl Segment {
     /// Return the offset after the last batch; the base offset of a segment without batches.
     ///
     /// # Errors
-    /// `Corrupt` if the log cannot be walked to its end; the system's error.
+    /// `Corrupt` if the log cannot be walked to its end; an I/O error.
     pub fn next_offset(&self) -> Result<i64> {
         self.end_of_batches(false)
     }
@@ -256,7 +256,7 @@ impl Segment {
     /// With `Check::Trust` that is the last entry of the time index, as for a broker that has just opened the segment.
     ///
     /// # Errors
-    /// `Corrupt` if the log cannot be walked to its end; the system's error.
+    /// `Corrupt` if the log cannot be walked to its end; an I/O error.
     pub fn max_timestamp(&self) -> Result<TimeEntry> {
         let mut largest = self.time_entry_before(self.time_index()?.len())?;
         if !self.verifies() {

@@ -60,7 +60,7 @@ impl Missing {
     /// not read has their offsets.
     ///
     /// # Errors
-    /// The system's error.
+    /// An I/O error.
     pub fn between(
         directory: &Path,
         segments: &[Arc<Segment>],

@@ -21,7 +21,7 @@ pub struct Piece {
 /// Cuts the offsets `begin..end` of a log, of which these are the segments, into pieces of about `piece_bytes`.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub fn cut_segments(segments: &[Arc<Segment>], begin: i64, end: i64, piece_bytes: u64) -> Result<Vec<Piece>> {
     let mut pieces = Vec::new();
     let bases = segments.iter().skip(1).map(|segment| segment.base_offset()).chain([i64::MAX]);

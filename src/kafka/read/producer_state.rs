@@ -24,7 +24,7 @@ impl ProducerState {
     /// Read the open transactions from a snapshot of the producers.
     ///
     /// # Errors
-    /// `Corrupt` if the snapshot is damaged; the system's error.
+    /// `Corrupt` if the snapshot is damaged; an I/O error.
     pub fn of_snapshot(path: &Path) -> Result<Self> {
         let mut state = Self::default();
         for producer in producer_snapshot::read(path)? {

@@ -288,7 +288,7 @@ impl RecordRows {
         Ok(Step::Continue)
     }
 
-    /// Report bytes that cannot be decoded, and go on behind them where the offset index leads to a batch.
+    /// Report bytes that cannot be decoded, and go on after them where the offset index leads to a batch.
     fn pass_over(&mut self, mut current: Current, flaw: &Flaw) -> Result<()> {
         let segment = Arc::clone(&current.range.segment);
         current.note_damage(self.walk.at);

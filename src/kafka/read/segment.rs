@@ -1,4 +1,4 @@
-//! One segment: a `.log` file and the indexes beside it, read only.
+//! One segment: a `.log` file and the indexes next to it, read only.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -66,10 +66,10 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Open a `.log` file. The indexes beside it are read when they are needed, and may be missing.
+    /// Open a `.log` file. The indexes next to it are read when they are needed, and may be missing.
     ///
     /// # Errors
-    /// The system's error; `InvalidArgument` for a name without a base offset.
+    /// An I/O error; `InvalidArgument` for a name without a base offset.
     pub fn open(path: &Path, options: SegmentOptions) -> Result<Self> {
         let base_offset = base_offset(path).ok_or_else(|| {
             Error::InvalidArgument(format!("{}: the name does not begin with a base offset", path.display()))
@@ -150,7 +150,7 @@ impl Segment {
         )
     }
 
-    /// Return what is at the path in place of this log; `None` for the log itself, which may have grown.
+    /// Return what is at the path instead of this log; `None` for the log itself, which may have grown.
     fn changed_to(&self, now: &Status) -> Option<String> {
         if now.len < self.opened.len {
             return Some(format!("{} bytes", now.len));
@@ -199,7 +199,7 @@ impl Segment {
         Ok(CheckedIndex::new(index))
     }
 
-    /// How the indexes beside the log are opened.
+    /// How the indexes next to the log are opened.
     pub(crate) fn index_options(&self) -> IndexOptions {
         IndexOptions {
             check: self.options.check,
@@ -209,7 +209,7 @@ impl Segment {
         }
     }
 
-    /// Path of the file beside the log with this suffix: `.index` for `x.log`, `.index.deleted` for `x.log.deleted`.
+    /// Path of the file next to the log with this suffix: `.index` for `x.log`, `.index.deleted` for `x.log.deleted`.
     pub fn beside(&self, suffix: &str) -> PathBuf {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         self.path.with_file_name(name.replacen(".log", suffix, 1))

@@ -51,7 +51,7 @@ pub(crate) trait SegmentRows: fmt::Debug + Send {
     /// Go on with the walk.
     ///
     /// # Errors
-    /// `Corrupt` for damage, with `OnError::Raise`; the system's error.
+    /// `Corrupt` for damage, with `OnError::Raise`; an I/O error.
     fn step(&mut self) -> Result<Step>;
 
     /// Number of rows collected.
@@ -100,7 +100,7 @@ impl SegmentReader {
     /// Return the next batch; `None` at the end, and after an error.
     ///
     /// # Errors
-    /// `Corrupt` for damage, with `OnError::Raise`; the system's error.
+    /// `Corrupt` for damage, with `OnError::Raise`; an I/O error.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         let mut full = false;
         while !self.ended && !full && self.rows.rows() < self.batch_size {

@@ -19,7 +19,7 @@ impl Recovered {
     ///
     /// # Errors
     /// `Locked` when a running broker holds the log directory; `AlreadyExists`, before anything is written, without
-    /// `overwrite`; other errors of the system.
+    /// `overwrite`; other I/O errors.
     pub fn write_indexes(&self, directory: &Path, base_offset: i64, overwrite: bool) -> Result<u64> {
         let absolute = std::path::absolute(directory).map_err(|e| Error::io(directory, e))?;
         for folder in [Some(directory), absolute.parent()].into_iter().flatten() {

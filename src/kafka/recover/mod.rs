@@ -182,8 +182,8 @@ impl Segment {
     /// Find the first batch that is not valid, and rebuild the indexes of the batches before it.
     ///
     /// # Errors
-    /// `Corrupt` where the broker's own recovery fails: offsets that decrease or do not fit in an index; `IndexFull`; the
-    /// system's error.
+    /// `Corrupt` where the broker's own recovery fails: offsets that decrease or do not fit in an index; `IndexFull`; an
+    /// I/O error.
     pub fn recover(
         self: &Arc<Self>,
         index_interval_bytes: u64,

@@ -38,7 +38,7 @@ impl fmt::Debug for KeyRing {
 /// Return the text of a key: the text itself, or that of the file at this path.
 ///
 /// # Errors
-/// The system's error.
+/// An I/O error.
 pub(super) fn pem_text(key: &str) -> Result<String> {
     if key.contains(PEM) {
         return Ok(key.to_owned());
@@ -105,7 +105,7 @@ impl fmt::Debug for DataKey {
     }
 }
 
-/// Bytes of an encrypted chunk beside its content.
+/// Bytes of an encrypted chunk next to its content.
 pub(super) const OVERHEAD: u64 = 12 + 16;
 
 impl DataKey {

@@ -70,7 +70,7 @@ impl Partition {
     /// Join the files of both sides.
     ///
     /// # Errors
-    /// `InvalidArgument` if a key is missing; the system's error.
+    /// `InvalidArgument` if a key is missing; an I/O error.
     pub(super) fn join(sides: &Sides, keys: &KeyRing, manifests: &Manifests) -> Result<Self> {
         let mut local =
             sides.local.as_deref().map_or_else(|| Ok(LocalLog::default()), |path| LocalLog::read(path, sides))?;
@@ -153,7 +153,7 @@ impl LocalLog {
         Ok(Self { entries, logs, lineage, begin })
     }
 
-    /// Return the leader epochs of the log: the broker's, unless remote storage has newer ones, as beside an older copy of the disk.
+    /// Return the leader epochs of the log: the broker's, unless remote storage has newer ones, as next to an older copy of the disk.
     fn lineage_with(&self, segments: &[RemoteSegment], keys: &KeyRing) -> Lineage {
         let last = |segment: &RemoteSegment| segment.range.epochs.last().map(|(epoch, _)| *epoch);
         let newest = segments.iter().max_by_key(|segment| (last(segment), segment.base_offset));
@@ -325,7 +325,7 @@ fn choose(
         let is_wanted = if base < first {
             true
         } else if let Some(len) = local.log_len(base)? {
-            // An older copy of a broker's disk has the begin of it.
+            // An older copy of a broker's disk has the start of it.
             let is_longer = segment.log_len() > len;
             if is_longer {
                 local.remove(base);

@@ -205,7 +205,7 @@ impl Packed {
 /// Read a small file whole.
 ///
 /// # Errors
-/// `Corrupt` for bytes that cannot be decoded; the system's error.
+/// `Corrupt` for bytes that cannot be decoded; an I/O error.
 pub(super) fn read(content: Content) -> Result<Vec<u8>> {
     let path = match &content {
         Content::Whole(path) => path.clone(),

@@ -41,7 +41,7 @@ pub struct Location {
 /// their key pair; "" is for all others.
 ///
 /// # Errors
-/// `InvalidArgument` for a directory that no known plugin wrote, and for a key that is none; the system's error.
+/// `InvalidArgument` for a directory that no known plugin wrote, and for a key that is none; an I/O error.
 pub fn mount(location: &Location, keys: &[(String, String)]) -> Result<PathBuf> {
     let mut options = Options::new();
     for (name, path) in [(LOCAL, location.local.as_ref()), (REMOTE, Some(&location.remote))] {
@@ -81,7 +81,7 @@ pub fn remount(options: &Options) -> Result<PathBuf> {
 /// Return whether a directory holds segments as a plugin stores them.
 ///
 /// # Errors
-/// The system's error.
+/// An I/O error.
 pub fn holds_segments(directory: &Path) -> Result<bool> {
     Ok(layout(directory)?.1.is_some())
 }

@@ -83,7 +83,7 @@ impl VerifiableIndex for TimeIndex {
 /// [`Check::Trust`](crate::kafka::index::index_file::Check::Trust).
 ///
 /// # Errors
-/// The system's error.
+/// An I/O error.
 pub fn verify_index<I: VerifiableIndex>(index: &I, log: Option<&Segment>) -> Result<Report> {
     let mut verified = Report::default();
     let batches = log.map(BatchTable::read).transpose()?;

@@ -35,7 +35,7 @@ impl Segment {
     /// Check the segment against its log. Return the findings and the end offset of the segment.
     ///
     /// # Errors
-    /// The system's error.
+    /// An I/O error.
     pub fn verify_in_log(&self, log: &LogContext<'_>) -> Result<(Vec<Finding>, i64)> {
         let mut findings = Vec::new();
         self.check_indexes(log, &mut findings)?;

@@ -1,4 +1,4 @@
-//! Checks of a segment and of the indexes beside it. A check reports everything that it finds; only the system's errors end it.
+//! Checks of a segment and of the indexes next to it. A check reports everything that it finds; only I/O errors end it.
 
 mod batch_table;
 mod index_check;

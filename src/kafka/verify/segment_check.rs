@@ -1,4 +1,4 @@
-//! The check of a segment: its batches, its records and the indexes beside it.
+//! The check of a segment: its batches, its records and the indexes next to it.
 
 use std::path::Path;
 
@@ -18,10 +18,10 @@ use crate::kafka::read::walk::{Reads, Tail, Walk};
 use crate::report::{Finding, Flaw, Kind, Report};
 
 impl Segment {
-    /// Check every batch, with `deep` every record, and the indexes beside the log.
+    /// Check every batch, with `deep` every record, and the indexes next to the log.
     ///
     /// # Errors
-    /// The system's error.
+    /// An I/O error.
     pub fn verify(&self, deep: bool) -> Result<Report> {
         let mut verified = Report::default();
         let batches = self.verify_log(deep, &mut verified)?;

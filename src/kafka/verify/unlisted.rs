@@ -15,7 +15,7 @@ use crate::report::{Finding, Flaw, Kind};
 /// After a crash the index of the last segment does not count: recovery writes it anew.
 ///
 /// # Errors
-/// The system's error.
+/// An I/O error.
 pub fn unlisted_transactions(segments: &[Arc<Segment>], after_crash: bool) -> Result<Vec<Finding>> {
     let mut producers = ProducerState::default();
     let mut findings = Vec::new();

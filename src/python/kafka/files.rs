@@ -63,7 +63,7 @@ fn is_partition(py: Python<'_>, directory: PathBuf) -> PyResult<bool> {
 ///
 /// Raises:
 ///     CorruptFileError: Another version, count or line; or no file.
-///     OSError: The system refuses.
+///     OSError: An I/O error.
 #[pyfunction]
 #[pyo3(signature = (path, *, has_topic))]
 fn read_checkpoint(py: Python<'_>, path: PathBuf, has_topic: bool) -> PyResult<Vec<checkpoint::Line>> {

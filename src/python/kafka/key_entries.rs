@@ -16,7 +16,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 ///
 /// Args:
 ///     records: A batch with the columns topic, key, offset and timestamp, and headers if `header` is given.
-///     header: The name of a header whose values are indexed beside the keys.
+///     header: The name of a header whose values are indexed next to the keys.
 #[pyfunction]
 #[pyo3(signature = (records, header=None))]
 fn key_entries<'py>(py: Python<'py>, records: PyRecordBatch, header: Option<&str>) -> PyResult<Bound<'py, PyAny>> {

@@ -41,7 +41,7 @@ impl PyIndex for OffsetIndex {
 sparse_index_class! {
     /// The offset index of a segment: from an offset to a position in the log at or before its batch.
     ///
-    /// With check "verify" the longest prefix of entries that can be valid is used. If the log is beside the index, an entry
+    /// With check "verify" the longest prefix of entries that can be valid is used. If the log is next to the index, an entry
     /// is returned only if the batch that it leads to agrees with it. With "trust" the whole file is valid, as the broker
     /// takes it. The entries are read into memory when the file is opened.
     ///

@@ -81,7 +81,7 @@ impl RecordBatchReader for HandedOver {
 
 /// Records or batches of segments as record batches: an iterator and an Arrow stream.
 ///
-/// The iterator releases the interpreter lock. It raises `CorruptFileError` for damage and `OSError` for the system's errors.
+/// The iterator releases the interpreter lock. It raises `CorruptFileError` for damage and `OSError` for I/O errors.
 /// If damage was passed over, it issues one `DamageWarning` at its end, also when another consumer reads the stream.
 #[pyclass(name = "SegmentReader", module = "logdex._core", frozen)]
 pub(super) struct PySegmentReader {

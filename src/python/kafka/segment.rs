@@ -45,7 +45,7 @@ const MOST_BATCH_BYTES: i64 = 2_000_000_000;
 ///     A tuple for each piece: its first offset, the offset after its last one, its bytes, and the base offset of its segment.
 ///
 /// Raises:
-///     OSError: The system refuses.
+///     OSError: An I/O error.
 #[pyfunction]
 fn cut_segments(
     py: Python<'_>,
@@ -59,7 +59,7 @@ fn cut_segments(
     Ok(pieces.into_iter().map(|piece| (piece.begin, piece.end, piece.size, piece.base_offset)).collect())
 }
 
-/// One segment: a `.log` file and the indexes beside it, read only.
+/// One segment: a `.log` file and the indexes next to it, read only.
 ///
 /// Its size is that of the log when it was opened; batches that are appended later are not read. Indexes are read when they
 /// are needed, and may be missing. A handle is thread-safe, and its calls release the interpreter lock. It pickles by its path
@@ -631,7 +631,7 @@ impl PyLogSegment {
         Ok((report::findings(py, &findings)?, end))
     }
 
-    /// Check every batch, with `deep` every record, and the indexes beside the log. Findings are never raised.
+    /// Check every batch, with `deep` every record, and the indexes next to the log. Findings are never raised.
     #[pyo3(signature = (*, deep=true))]
     fn verify<'py>(&self, py: Python<'py>, deep: bool) -> PyResult<Bound<'py, PyAny>> {
         let segment = self.inner()?;

@@ -294,7 +294,7 @@ impl<I: PyIndex> Handle<I> {
     }
 }
 
-/// The segment of an index, if its log is beside it.
+/// The segment of an index, if its log is next to it.
 fn log_beside(path: &Path, suffix: &str) -> Option<Segment> {
     let name = path.file_name()?.to_str()?.strip_suffix(suffix)?;
     let log = path.with_file_name(format!("{name}.log"));
@@ -497,7 +497,7 @@ macro_rules! sparse_index_class {
                 Ok(self.0.with(py, SparseIndex::sanity_check)??)
             }
 
-            /// Check every entry, and compare it with the log beside the index or the given one. Findings are never raised.
+            /// Check every entry, and compare it with the log next to the index or the given one. Findings are never raised.
             #[pyo3(signature = (log=None))]
             fn verify<'py>(
                 &self,

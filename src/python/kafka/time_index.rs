@@ -42,7 +42,7 @@ impl PyIndex for TimeIndex {
 sparse_index_class! {
     /// The time index of a segment: from a timestamp to an offset such that no later record is at or before it.
     ///
-    /// With check "verify" the longest prefix of entries that can be valid is used. If the log is beside the index, an entry
+    /// With check "verify" the longest prefix of entries that can be valid is used. If the log is next to the index, an entry
     /// is returned only if the batch of its offset has its timestamp. With "trust" the whole file is valid, as the broker
     /// takes it. The entries are read into memory when the file is opened.
     ///

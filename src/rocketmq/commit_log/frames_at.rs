@@ -72,7 +72,7 @@ impl FramesAt {
     /// Read the messages at these ascending offsets. They replace the messages of the previous read.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub(crate) fn read(&mut self, wanted: &[Wanted]) -> Result<()> {
         self.filled = 0;
         self.held.clear();

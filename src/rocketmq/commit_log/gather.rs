@@ -46,7 +46,7 @@ impl<'a> Gather<'a> {
     /// Open a reader of the log's files, as listed now.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub(crate) fn new(log: &'a CommitLog) -> Result<Self> {
         Ok(Self { look_up: LookUp::new(log)?, frames: KeptFrames::default() })
     }
@@ -57,7 +57,7 @@ impl<'a> Gather<'a> {
     /// Returns the number of offsets that were read: fewer than all if the kept frames take too much memory.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub(crate) fn read(
         &mut self,
         offsets: &[i64],

@@ -30,7 +30,7 @@ impl<'a> HeadTimes<'a> {
     /// Prepares to read the files as they are listed now.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn new(log: &'a CommitLog) -> Result<Self> {
         Ok(Self { log, files: log.listing()?, current: None, begin: 0, bytes: Vec::new() })
     }
@@ -38,7 +38,7 @@ impl<'a> HeadTimes<'a> {
     /// Returns the store time of the message at an offset; `None` if none begins there.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn of(&mut self, phy_offset: i64) -> Result<Option<i64>> {
         let Ok(offset) = u64::try_from(phy_offset) else { return Ok(None) };
         let number = self.files.partition_point(|file| file.start <= offset).checked_sub(1);

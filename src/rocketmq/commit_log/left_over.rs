@@ -1,7 +1,7 @@
 //! Find complete messages that a broker truncated but that are still on the disk (see
 //! [`crate::rocketmq::commit_log::decode::suspect`]).
 //!
-//! Such messages exist in two places. One is behind the end of the log in the last file that holds messages: truncation
+//! Such messages exist in two places. One is after the end of the log in the last file that holds messages: truncation
 //! deletes all later files. The other is the padding of a file that was filled later: the broker writes only the first
 //! bytes of a BLANK frame. Only a look-up in one of these places needs this check. Its result is kept.
 
@@ -20,11 +20,11 @@ pub(super) const LONGEST_FILLING: u64 = (4 << 20) + (64 << 10) + 8;
 impl CommitLog {
     /// Returns whether a complete message at this offset was truncated by a broker.
     ///
-    /// With [`crate::rocketmq::commit_log::log::Options::broker_end`] every message behind the end of the log counts as
+    /// With [`crate::rocketmq::commit_log::log::Options::broker_end`] every message after the end of the log counts as
     /// truncated.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub(super) fn is_left_over(&self, files: &[OffsetFile], number: usize, phy_offset: u64) -> Result<bool> {
         let Some(file) = files.get(number) else {
             return Ok(false);
@@ -58,7 +58,7 @@ impl CommitLog {
     /// Returns the number of the last file that was written to.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub(super) fn last_written(&self, files: &[OffsetFile]) -> Result<Option<usize>> {
         if let Some(start) = self.pinned.as_ref().and_then(|pinned| pinned.last_written) {
             return Ok(files.iter().position(|file| file.start == start));
@@ -115,7 +115,7 @@ impl CommitLog {
         Ok(None)
     }
 
-    /// Returns the truncated messages behind the end of the log in the last file.
+    /// Returns the truncated messages after the end of the log in the last file.
     fn cut_off_behind(&self, file: &OffsetFile, end: u64) -> Result<Vec<u64>> {
         let mut walk = self.walk(vec![file.clone()], end, u64::MAX).salvaging(file.start);
         let mut cut_off = Vec::new();

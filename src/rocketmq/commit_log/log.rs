@@ -27,7 +27,7 @@ pub struct Options {
     pub versions: Versions,
     /// Limit of a decompressed body, in bytes.
     pub max_body_bytes: usize,
-    /// True: no message behind the end of the log is valid, as for a broker. False: only truncated messages are not
+    /// True: no message after the end of the log is valid, as for a broker. False: only truncated messages are not
     /// valid.
     pub broker_end: bool,
 }
@@ -51,7 +51,7 @@ pub(super) struct Ends {
     pub(super) behind: ProcessMutex<Option<Behind>>,
 }
 
-/// The messages behind the end of the log.
+/// The messages after the end of the log.
 #[derive(Debug)]
 pub(super) struct Behind {
     pub(super) file: u64,
@@ -113,7 +113,7 @@ impl CommitLog {
     /// Opens the directory, in a store named `commitlog`. Several directories, separated by commas, make one log.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn open(directory: &Path, options: Options) -> Result<Self> {
         let directories = offset_files::directories(directory);
         offset_files::list(&directories)?;
@@ -134,7 +134,7 @@ impl CommitLog {
     /// Returns this log with the files that it has now: none is added, and a missing one is an error.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn pinned(&self) -> Result<Self> {
         Ok(Self { pinned: Some(Pinned { files: self.listing()?, last_written: None }), ..self.shared() })
     }
@@ -169,7 +169,7 @@ impl CommitLog {
     /// Returns the parts of a range that no file holds, ascending.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn missing(&self, begin: u64, end: u64) -> Result<Vec<(u64, u64)>> {
         let mut missing = Vec::new();
         let mut at = begin;
@@ -198,7 +198,7 @@ impl CommitLog {
     /// Returns the files in the order of their offsets. Files with other names are skipped.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn files(&self) -> Result<Vec<OffsetFile>> {
         Ok(self.listing()?.to_vec())
     }
@@ -214,7 +214,7 @@ impl CommitLog {
     /// Returns a report of unexpected files, gaps, and files of another length.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn check_files(&self) -> Result<Report> {
         offset_files::check(&self.directories)
     }
@@ -223,19 +223,19 @@ impl CommitLog {
     /// files.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn file_size(&self) -> Result<u64> {
         Ok(offset_files::file_size(&self.files()?))
     }
 
     /// Returns the ranges of the log whose files are missing, in ascending order.
     ///
-    /// Missing files before the first file are expired, and missing files behind the last written one were never needed,
+    /// Missing files before the first file are expired, and missing files after the last written one were never needed,
     /// unless [`Self::lead_to`] was called with an offset after the last file. A file that was set aside under another name is
     /// missing in any place.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn gaps(&self) -> Result<Vec<Gap>> {
         self.gaps_between(&self.listing()?)
     }
@@ -272,7 +272,7 @@ impl CommitLog {
     /// Messages that a broker truncated are not missing.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn damage(&self, phy_offsets: &[u64]) -> Result<Vec<(u64, u64, Report)>> {
         let mut parts: Vec<(u64, u64, Report)> = Vec::new();
         for offset in phy_offsets {
@@ -290,7 +290,7 @@ impl CommitLog {
     /// Linear in the file that holds the offset.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn damage_at(&self, phy_offset: u64) -> Result<Option<(u64, u64, Report)>> {
         let files = self.listing()?;
         let mut found = Report::default();
@@ -324,7 +324,7 @@ impl CommitLog {
     /// Returns the log offset of the first byte of the first file, 0 without files.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn min_offset(&self) -> Result<u64> {
         Ok(self.listing()?.first().map_or(0, |file| file.start))
     }
@@ -335,7 +335,7 @@ impl CommitLog {
     /// since.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn max_offset(&self) -> Result<u64> {
         let files = self.listing()?;
         let Some(first) = files.first() else {
@@ -373,7 +373,7 @@ impl CommitLog {
     /// Returns whether [`Self::max_offset`] answers without a read.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn is_end_known(&self) -> Result<bool> {
         Ok(self.known_end(&self.listing()?).is_some())
     }
@@ -386,7 +386,7 @@ impl CommitLog {
     /// Takes note that these ranges will be read. The first read of a remote log then asks for the beginnings of all.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn expect_ranges(&self, ranges: &[(u64, u64)]) -> Result<()> {
         for file in self.listing()?.iter() {
             for (begin, end) in ranges.iter().filter(|(begin, _)| (file.start..file.end()).contains(begin)) {
@@ -457,7 +457,7 @@ impl CommitLog {
     /// The call checks that a message begins there. If later files were written, the search starts in the last of them.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn expect_message(&self, phy_offset: u64) -> Result<()> {
         let files = self.files()?;
         if let Some(file) = files.iter().find(|file| (file.start..file.end()).contains(&phy_offset)) {
@@ -469,7 +469,7 @@ impl CommitLog {
     /// Returns offset and store time of the last message of a file, walking from a message in it on, and the offset after it.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn last_of_file(&self, file: &OffsetFile, from: u64) -> Result<(Option<(u64, i64)>, u64)> {
         let mut walk = self.walk(vec![file.clone()], from, u64::MAX);
         if from > file.start {
@@ -499,7 +499,7 @@ impl CommitLog {
     /// Returns the start of the last file that holds messages; 0 without messages.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn last_file(&self) -> Result<u64> {
         self.last_start(&self.listing()?)
     }
@@ -515,7 +515,7 @@ impl CommitLog {
     /// Returns the offset of the last message before the end of the log; `None` without messages.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn last_message(&self) -> Result<Option<u64>> {
         self.max_offset()?;
         Ok(self.tail().map(|(_, phy_offset)| phy_offset))

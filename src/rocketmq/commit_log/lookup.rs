@@ -155,7 +155,7 @@ impl CommitLog {
     /// It is found without a walk from the beginning of the file.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn next_message(&self, begin: u64, end: u64) -> Result<Option<u64>> {
         let (mut search, mut probe) = (Window::new(SCAN_WINDOW), Window::new(LOOKUP_WINDOW));
         for file in self.listing()?.iter().filter(|file| file.end() > begin && file.start < end) {

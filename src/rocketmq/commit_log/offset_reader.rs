@@ -39,7 +39,7 @@ impl OffsetReader {
     /// Returns the next batch; `None` at the end. With a filter a batch may be empty.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub(crate) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         let left = self.phy_offsets.get(self.read..).unwrap_or_default();
         if left.is_empty() {
@@ -65,7 +65,7 @@ impl OffsetReader {
 /// Returns how many offsets were read, and whether these are all. If the builder is full, the rest is read later.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub(crate) fn add_messages(
     log: &CommitLog,
     phy_offsets: impl IntoIterator<Item = Option<i64>>,

@@ -25,7 +25,7 @@ impl CommitLog {
     /// Returns what a reader needs of the files that hold these offsets; `None`: of all files.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn plan(&self, phy_offsets: Option<&[u64]>) -> Result<PlannedLog> {
         let files = self.listing()?;
         let mut numbers: Vec<usize> = match phy_offsets {
@@ -59,7 +59,7 @@ impl PlannedLog {
     /// Opens the planned part of the log in a directory, without listing it, and returns what is lost of the plan.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn open(&self, directory: &Path, options: Options) -> Result<(CommitLog, Vec<Lost>)> {
         let (mut present, mut lost) = (Vec::new(), Vec::new());
         for file in &self.files {

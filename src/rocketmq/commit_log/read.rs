@@ -32,7 +32,7 @@ impl CommitLog {
     /// that holds this offset.
     ///
     /// # Errors
-    /// The system's error, with the path; `InvalidArgument` when `batch_size` is 0.
+    /// An I/O error, with the path; `InvalidArgument` when `batch_size` is 0.
     pub fn scan(&self, scan: &ScanOptions) -> Result<MessageReader<FileSource>> {
         let begin = scan.begin_phy_offset;
         let files = self.listing()?;
@@ -111,7 +111,7 @@ impl CommitLog {
     /// Returns the topics of all messages, sorted, and a report of the corrupt regions. Reads the whole log.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn topics(&self, at_damage: AtDamage) -> Result<(Vec<String>, Report)> {
         let files = self.listing()?;
         let last_begin = self.last_begin(at_damage, &files)?;
@@ -133,7 +133,7 @@ impl CommitLog {
     /// into this many bytes of log or messages. The first message always fits.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn batch_end(&self, begin: u64, end: u64, max_bytes: Option<u64>, max_messages: Option<u64>) -> Result<u64> {
         let limit = max_bytes.map_or(u64::MAX, |bytes| begin.saturating_add(bytes));
         if end <= limit && max_messages.is_none() {
@@ -168,7 +168,7 @@ impl CommitLog {
     /// `None` if no message begins there, its checksum is wrong, or a broker truncated it.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn message(&self, phy_offset: u64) -> Result<Option<Message>> {
         let mut look_up = LookUp::new(self)?;
         look_up.find(Some(phy_offset), |found| {
@@ -181,7 +181,7 @@ impl CommitLog {
     /// If they are more than `max_bytes`, those at the later offsets of the argument are left out.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn stored_frames(&self, phy_offsets: impl IntoIterator<Item = Option<i64>>, max_bytes: u64) -> Result<Vec<u8>> {
         let mut look_up = LookUp::new(self)?;
         let (mut found, mut bytes) = (Vec::new(), 0u64);
@@ -201,10 +201,10 @@ impl CommitLog {
 
     /// Returns whether a complete message that a broker truncated begins at this offset.
     ///
-    /// With the option `broker_end`, every message behind the end of the log counts as truncated.
+    /// With the option `broker_end`, every message after the end of the log counts as truncated.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn is_cut_off(&self, phy_offset: u64) -> Result<bool> {
         LookUp::new(self)?.is_cut_off(phy_offset)
     }
@@ -213,7 +213,7 @@ impl CommitLog {
     /// the offset.
     ///
     /// # Errors
-    /// The system's error, with the path; `InvalidArgument` if the bodies are too large for one batch.
+    /// An I/O error, with the path; `InvalidArgument` if the bodies are too large for one batch.
     pub fn messages(
         &self,
         phy_offsets: impl IntoIterator<Item = Option<i64>>,
@@ -249,7 +249,7 @@ impl CommitLog {
     /// holds `begin`. With `salvage` it continues after a corrupt region.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn frames(&self, begin: u64, end: u64, salvage: bool) -> Result<Scan<FileSource>> {
         let at_damage = if salvage { AtDamage::Salvage } else { AtDamage::Stop };
         let options = ScanOptions { begin_phy_offset: begin, end_phy_offset: end, at_damage, ..ScanOptions::default() };
@@ -267,7 +267,7 @@ impl CommitLog {
     /// Returns a reader of store times, for the files as listed now.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn store_times(&self) -> Result<StoreTimes<'_>> {
         Ok(StoreTimes(LookUp::new(self)?))
     }
@@ -288,7 +288,7 @@ impl StoreTimes<'_> {
     /// `None` if there is no message head, or the file ends before the message does.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn of(&mut self, phy_offset: i64, size: i32) -> Result<Option<i64>> {
         match (u64::try_from(phy_offset), u64::try_from(size)) {
             (Ok(phy_offset), Ok(size)) => self.0.store_timestamp(phy_offset, size),

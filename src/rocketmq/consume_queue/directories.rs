@@ -63,7 +63,7 @@ impl FileSizes {
     ///
     /// # Errors
     /// `InvalidArgument` for a size that fits no unit or differs from that of the existing files; `Corrupt` if the existing files
-    /// do not hold whole units; the system's error, with the path.
+    /// do not hold whole units; an I/O error, with the path.
     pub(super) fn of(root: &Path, options: &WriterOptions) -> Result<Self> {
         let plain = size_of(root, folder(Kind::Plain), options.file_size, UNIT_LEN)?;
         let batch = size_of(root, folder(Kind::Batch), options.batch_file_size, BATCH_UNIT_LEN)?;
@@ -138,7 +138,7 @@ pub(super) fn holds_database(root: &Path, folder: &str) -> bool {
 /// Returns whether a directory has an entry.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub(super) fn holds_entries(directory: &Path) -> Result<bool> {
     Ok(!storage::list(directory)?.is_empty())
 }
@@ -146,7 +146,7 @@ pub(super) fn holds_entries(directory: &Path) -> Result<bool> {
 /// Lists the queues in a folder of a store, sorted; none if the folder is missing. Names that no broker uses are ignored.
 ///
 /// # Errors
-/// `InvalidArgument` if the folder is a database of a 5.x broker; the system's error, with the path.
+/// `InvalidArgument` if the folder is a database of a 5.x broker; an I/O error, with the path.
 pub(super) fn queues(root: &Path, name: &str) -> Result<Vec<QueueDirectory>> {
     let folder = root.join(name);
     if holds_database(root, name) {
@@ -163,7 +163,7 @@ pub(super) fn queues(root: &Path, name: &str) -> Result<Vec<QueueDirectory>> {
 /// ignored.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 fn queues_in(folder: &Path, topics: Option<&[String]>) -> Result<Vec<QueueDirectory>> {
     if topics.is_none() {
         storage::expect_tree(folder);
@@ -213,10 +213,10 @@ pub fn list_topics(folders: &[PathBuf]) -> Result<Vec<String>> {
 }
 
 /// Lists topic, queue id and directory of the queues of these topics, or of all, in a folder that hold something. A deleted topic
-/// leaves an empty directory behind.
+/// leaves an empty directory.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub fn list_queues(folder: &Path, topics: Option<&[String]>) -> Result<Vec<(String, i32, PathBuf)>> {
     let mut found = Vec::new();
     for QueueDirectory { topic, queue_id, directory } in queues_in(folder, topics)? {

@@ -48,7 +48,7 @@ pub struct Command<'a> {
 /// Returns the bytes of a frame, with its length field, that begins with these.
 ///
 /// # Errors
-/// What is wrong: no frame is so short or so long.
+/// What is wrong: no frame is this short or this long.
 pub fn frame_length(head: [u8; LENGTH]) -> Result<usize, String> {
     let length = i32::from_be_bytes(head);
     let whole = usize::try_from(length).ok().map(|length| length + LENGTH);
@@ -135,7 +135,7 @@ impl<'a> Rest<'a> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// A text behind its length, of 2 bytes or 4.
+    /// A text after its length, of 2 bytes or 4.
     fn text(&mut self, length: usize) -> Result<Cow<'a, str>, String> {
         let length = self.take(length)?.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
         self.take(length).map(String::from_utf8_lossy)
@@ -156,7 +156,7 @@ pub struct Header<'a> {
 }
 
 impl Header<'_> {
-    /// Returns the head of a frame: all that comes before a body of so many bytes. `None`: a command without a table of fields.
+    /// Returns the head of a frame: all that comes before a body of this many bytes. `None`: a command without a table of fields.
     ///
     /// The header is JSON, as that of a broker is: clients read both.
     pub fn head<'f>(&self, ext: Option<impl Iterator<Item = (&'f str, &'f str)>>, body_len: usize) -> Vec<u8> {

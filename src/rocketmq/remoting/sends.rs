@@ -77,7 +77,7 @@ pub enum Frames {
 /// Returns the whole frames at the beginning of the bytes that a client sent, in their order. Without a table none is a plain send.
 ///
 /// # Errors
-/// What is wrong with the length of the first frame. Behind other frames a wrong length ends the result.
+/// What is wrong with the length of the first frame. After other frames a wrong length ends the result.
 pub fn frames(data: &[u8], table: Option<&SendTable>) -> std::result::Result<Vec<Frames>, String> {
     let mut found: Vec<Frames> = Vec::new();
     let mut at = 0;

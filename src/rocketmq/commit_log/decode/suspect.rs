@@ -5,7 +5,7 @@
 //! checksum and stated offset are valid. Two signs tell them apart. The store time is earlier than that of a message
 //! before it. The queue offset occurred before in its queue.
 //!
-//! A clock that stepped back has the same effect. So a message is marked as truncated only behind the end of the log in
+//! A clock that stepped back has the same effect. So a message is marked as truncated only after the end of the log in
 //! its last file, or after a BLANK frame.
 
 use arrow_array::RecordBatch;
@@ -28,7 +28,7 @@ impl Suspect {
     pub const PHY_OFFSET: Self = Self(8);
     /// The property `__CRC32#` does not match the bytes.
     pub const PROP_CRC: Self = Self(16);
-    /// A broker truncated this message: it is behind the end of the log, or after a BLANK frame, and has another sign.
+    /// A broker truncated this message: it is after the end of the log, or after a BLANK frame, and has another sign.
     pub const CUT_OFF: Self = Self(32);
 
     /// The words of the signs in the column `suspect`, by their bits.

@@ -29,7 +29,7 @@ impl Layout {
     /// Returns the lengths of the fields, if they add up to `total`.
     ///
     /// # Errors
-    /// The system's error, if the frame is in a file.
+    /// An I/O error, if the frame is in a file.
     #[inline]
     pub(crate) fn of<B: FrameBytes + ?Sized>(frame: &B, total: u32, magic: u32) -> io::Result<Option<Self>> {
         macro_rules! field {

@@ -74,7 +74,7 @@ pub(crate) trait FrameBytes {
     /// Returns the bytes from this position on; `None` if the frame ends before.
     ///
     /// # Errors
-    /// The system's error.
+    /// An I/O error.
     fn bytes_at<const N: usize>(&self, at: usize) -> io::Result<Option<[u8; N]>>;
 }
 

@@ -57,7 +57,7 @@ impl CommitLog {
     /// Returns what a broker would do with this log at startup.
     ///
     /// # Errors
-    /// `Corrupt` if a writer asks and the name of a file does not fit; the system's error, with the path.
+    /// `Corrupt` if a writer asks and the name of a file does not fit; an I/O error, with the path.
     pub fn recovery(&self, start: Start) -> Result<Recovery> {
         if start.settle {
             offset_files::refuse_misnamed(&self.directories)?;
@@ -94,7 +94,7 @@ impl CommitLog {
     /// directory and the offset.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn place(&self, phy_offset: u64) -> Result<(PathBuf, u64)> {
         let file = self.files()?.into_iter().rev().find(|file| file.start <= phy_offset);
         let outside = || (self.path().to_owned(), phy_offset);
@@ -104,7 +104,7 @@ impl CommitLog {
     /// Returns whether a batch that its writer never completed begins at this offset: its messages were refused.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn is_uncommitted(&self, phy_offset: u64) -> Result<bool> {
         let files = self.files()?;
         let Some(file) = files.iter().find(|file| (file.start..file.end()).contains(&phy_offset)) else {
@@ -120,7 +120,7 @@ impl CommitLog {
     /// The length of such a file is not the length of the log's files.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn is_cut_short(&self, end_phy_offset: u64) -> Result<bool> {
         let files = self.files()?;
         let [only] = files.as_slice() else {
@@ -158,7 +158,7 @@ impl CommitLog {
     /// Returns the files, each with the store time of its first message; `None` if no message is at its beginning.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn file_times(&self) -> Result<Vec<(OffsetFile, Option<i64>)>> {
         let mut look_up = LookUp::new(self)?;
         self.files()?
@@ -178,7 +178,7 @@ impl CommitLog {
     /// The broker's clock may have stepped by `slack_ms` within a file. A gap between two files belongs to the file before it.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn ranges_in_time(&self, times: TimeRange, slack_ms: i64) -> Result<Vec<(u64, u64)>> {
         let files = if times.is_all() {
             // A remote log has a request for each of them.
@@ -215,7 +215,7 @@ impl CommitLog {
     /// Returns those of [`CommitLog::gaps`] whose messages may have been stored in a time range.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn gaps_in_time(&self, times: TimeRange, slack_ms: i64) -> Result<Vec<Gap>> {
         let mut gaps = self.gaps()?;
         if !gaps.is_empty() {

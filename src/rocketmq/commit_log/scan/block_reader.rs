@@ -37,7 +37,7 @@ impl<S: ReadAt> BlockReader<S> {
     /// Returns the next batch; `None` at the end. With a selective filter a batch may be empty.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub(crate) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         let begin = self.scan.position();
         while self.builder.rows() < self.batch_size {

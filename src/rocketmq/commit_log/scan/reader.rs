@@ -69,7 +69,7 @@ impl<S: ReadAt> MessageReader<S> {
     /// A batch may be empty, so that a selective filter does not block the caller.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         if self.failed {
             return Ok(None);

@@ -63,7 +63,7 @@ impl Queues {
 
 /// State of the last file that holds messages.
 ///
-/// Only this file can hold truncated messages behind the end of the log, because truncation deletes all later files.
+/// Only this file can hold truncated messages after the end of the log, because truncation deletes all later files.
 #[derive(Debug, Default)]
 struct LastFile {
     /// Latest store time.

@@ -39,7 +39,7 @@ enum Behind {
 /// else.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub(crate) fn uncommitted(source: &impl ReadAt, file: &OffsetFile, at: u64) -> Result<Option<i64>> {
     let mut head = [0; frame::HEAD];
     let len = usize::try_from(file.len.saturating_sub(at)).unwrap_or(usize::MAX).min(head.len());
@@ -210,7 +210,7 @@ impl<S: ReadAt> Scan<S> {
     /// Start the walk at `begin`, which must be the start of a frame. All messages before it in the file must be valid.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub(crate) fn starting_at_begin(self) -> Result<Self> {
         let begin = self.begin;
         self.starting_at(begin)
@@ -221,7 +221,7 @@ impl<S: ReadAt> Scan<S> {
     /// A walk that skips truncated messages goes back from there if it needs the messages before it.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub(crate) fn starting_at(mut self, begin: u64) -> Result<Self> {
         self.begin = begin;
         self.next_file = self.files.partition_point(|file| file.end() <= begin);
@@ -256,7 +256,7 @@ impl<S: ReadAt> Scan<S> {
     /// Goes to the next message. Returns false at the end; [`Self::stop`] then has the reason.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn advance(&mut self) -> Result<bool> {
         self.layout = None;
         while self.stop.is_none() {
@@ -496,7 +496,7 @@ impl<S: ReadAt> Scan<S> {
     /// Replaces `found`. It may be empty although more messages follow.
     ///
     /// # Errors
-    /// The system's error, with the path. `found` then holds the messages before it.
+    /// An I/O error, with the path. `found` then holds the messages before it.
     pub(crate) fn advance_block(&mut self, most: usize, found: &mut Vec<Located>) -> Result<()> {
         found.clear();
         if self.advance()?

@@ -144,7 +144,7 @@ fn the_end_of_a_full_file_is_the_next_file_s_beginning() {
     assert_eq!(read.max_offset().unwrap(), last, "a broken first frame is the end");
 }
 
-/// What a scan gives with so many threads: offsets, and where and why it ended.
+/// What a scan gives with this many threads: offsets, and where and why it ended.
 fn with_threads(log: &CommitLog, scan: &ScanOptions, threads: usize) -> (Vec<i64>, Option<super::Stop>, usize) {
     let columns = vec![Column::PhyOffset, Column::Body];
     let scan = ScanOptions { columns, threads, ..scan.clone() };
@@ -241,7 +241,7 @@ fn threads_continue_after_damage_as_one_walk_does() {
     assert_eq!(same("two bodies"), (118, 2));
     change(30, 0, &[0; 64]);
     assert_eq!(same("unwritten space"), (118, 2));
-    // The writer completes a batch with its first 8 bytes, but it would have put nothing behind it.
+    // The writer completes a batch with its first 8 bytes, but it would have put nothing after it.
     change(30, 0, &[0; 8]);
     assert_eq!(same("8 bytes of zeros"), (118, 2));
     change(30, 0, &[0, 0, 0, 20, 0xcb, 0xd4, 0x31, 0x94]);

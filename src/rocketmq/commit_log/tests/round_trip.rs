@@ -121,7 +121,7 @@ fn compare(batch: &RecordBatch, row: usize, message: &TestMessage, phy_offset: u
     }
 }
 
-/// Messages as the broker's own writer leaves them: numbered in their queues, each property once, no separator behind the last, and
+/// Messages as the broker's own writer leaves them: numbered in their queues, each property once, no separator after the last, and
 /// version 2 for long topics only.
 fn as_a_broker_writes_them(mut messages: Vec<TestMessage>) -> Vec<TestMessage> {
     let mut next = HashMap::new();
@@ -189,7 +189,7 @@ proptest! {
             let mut written = std::fs::read(directory.path().join(format!("{start:020}"))).unwrap();
             let blank = written.windows(8).rposition(|bytes| bytes[4..] == MAGIC_BLANK.to_be_bytes());
             if let Some(behind) = blank.map(|at| at + 8).filter(|_| log.end > start + file_size) {
-                // What stands behind a BLANK frame is anything; of ours it is zero.
+                // What stands after a BLANK frame is anything; of ours it is zero.
                 prop_assert!(written[behind..].iter().all(|byte| *byte == 0));
                 written[behind..].copy_from_slice(&wanted[behind..]);
             }

@@ -1,4 +1,4 @@
-//! Going on behind damage, and what gives cut-off frames away.
+//! Going on after damage, and what gives cut-off frames away.
 
 use std::collections::HashMap;
 use std::io;
@@ -120,7 +120,7 @@ fn what_is_written_over_the_end_of_a_file_meanwhile_is_given_with_its_beginning_
     let files: Vec<OffsetFile> = log.files.iter().map(|(start, _)| listed(*start, 700)).collect();
     let last = files.last().unwrap().start;
     for (number, end) in log.offsets.iter().enumerate().filter(|(_, end)| **end < last) {
-        // The file that ends there is read as it was, and looked at again as it is; those behind it are there already.
+        // The file that ends there is read as it was, and looked at again as it is; those after it are there already.
         let (bytes, end) = (log.files.clone(), *end);
         let mut opened = HashMap::new();
         let open = move |file: &OffsetFile| {

@@ -38,7 +38,7 @@ fn goes_on_behind_a_gap() {
     log.files.push((moved.0 + shift, moved.1));
     let wanted: Vec<u64> = near.iter().copied().chain(far.iter().map(|o| o + shift)).collect();
     assert_eq!(offsets(&log.files, 0, u64::MAX), wanted);
-    // A range that begins in the gap begins behind it.
+    // A range that begins in the gap begins after it.
     assert_eq!(offsets(&log.files, moved.0 + 1, u64::MAX), far.iter().map(|o| o + shift).collect::<Vec<_>>());
 }
 

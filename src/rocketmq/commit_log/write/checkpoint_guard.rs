@@ -38,7 +38,7 @@ impl CheckpointGuard {
     /// Lowers the checkpoint if necessary. Call it before messages are written, with the earliest of their store times.
     ///
     /// # Errors
-    /// The system's error, with the path: then the messages must not be written.
+    /// An I/O error, with the path: then the messages must not be written.
     pub(super) fn before_write(&mut self, time: i64) -> Result<()> {
         if time.saturating_add(CHECKPOINT_SLACK_MS) <= self.logics {
             self.set(None, time.saturating_sub(LOWERED_BY_MS).max(0).min(self.logics))?;
@@ -55,7 +55,7 @@ impl CheckpointGuard {
     /// Records that the log is on the disk up to one store time, and the queues up to another; 0 keeps a time as it is.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub(super) fn write(&mut self, physic: i64, logics: i64) -> Result<()> {
         let logics = if logics == 0 { self.logics } else { logics };
         self.set(Some(physic).filter(|time| *time != 0), self.earliest.map_or(logics, |time| time.min(logics)))

@@ -68,7 +68,7 @@ pub(super) struct FlushService {
 
 impl FlushService {
     /// # Errors
-    /// The system's error if the thread cannot start.
+    /// An I/O error if the thread cannot start.
     pub(super) fn start(flushed: Arc<impl Flushed>, schedule: Schedule) -> Result<Self> {
         let signal = Arc::new(Signal::default());
         let work = {

@@ -2,7 +2,7 @@
 //!
 //! A broker answers with an error to any other message (upstream `TopicValidator`, `DefaultMessageStore#checkMessage`,
 //! `MessageExtEncoder#encode`, `HookUtils#checkBeforePutMessage`). If one is in the log all the same, the store of 4.9.3 may end
-//! the log there and delete the files behind it.
+//! the log there and delete the files after it.
 
 use super::new_message::NewMessage;
 use crate::error::{Error, Result};

@@ -31,10 +31,10 @@ impl LogFiles {
         self.directory.join(file_name::of_offset(start))
     }
 
-    /// Opens the file of an offset, or creates it. A broker that was killed leaves the next file behind: it is used.
+    /// Opens the file of an offset, or creates it. A broker that was killed leaves the next file: it is used.
     ///
     /// # Errors
-    /// The system's error, for example `StorageFull`, with the path; `WriteFailed` if the name of a new file cannot be synced;
+    /// An I/O error, for example `StorageFull`, with the path; `WriteFailed` if the name of a new file cannot be synced;
     /// `Corrupt` for a file of another length.
     pub(super) fn ready(&mut self, phy_offset: u64) -> Result<()> {
         let start = phy_offset - phy_offset % self.file_size;

@@ -9,7 +9,7 @@ use crate::hash_index::carry_utf8;
 /// Bytes of the longest text of properties: its length is a signed 16-bit number.
 pub(super) const LONGEST: usize = i16::MAX.unsigned_abs() as usize;
 
-/// From so many entries on, names are looked up in a table.
+/// From this many entries on, names are looked up in a table.
 const MANY: usize = 64;
 
 const NAME_END: char = '\u{1}';

@@ -42,7 +42,7 @@ impl<'a> SentMessage<'a> {
             let element = Element::take(&mut rest).ok_or_else(|| {
                 Error::InvalidArgument(format!("batch: no message at {}", self.given.body.len() - rest.len()))
             })?;
-            // Its own properties are stored as they came, those of the batch behind them.
+            // Its own properties are stored as they came, those of the batch after them.
             batch.properties().clear();
             batch.properties().extend(property_entries(element.properties));
             let own = batch.properties().len();

@@ -471,7 +471,7 @@ fn a_message_that_the_broker_refuses_is_refused() {
     }
 }
 
-/// Twelve messages in files of 400 bytes, with the bytes behind BLANK frames, and the end of the log.
+/// Twelve messages in files of 400 bytes, with the bytes after BLANK frames, and the end of the log.
 fn of_another_broker(directory: &Path) -> (Vec<u8>, usize) {
     let writer = open(directory, 0, 400);
     for number in 0..12u8 {

@@ -42,12 +42,12 @@ pub struct StoredPut {
 }
 
 impl CommitLogWriter {
-    /// Opens a log at its end, which the caller has found. Behind it there are only zeros. The directory and its files are
+    /// Opens a log at its end, which the caller has found. After it there are only zeros. The directory and its files are
     /// created when the first message is put.
     ///
     /// # Errors
     /// `InvalidArgument` for a file size that fits no message, an end that leaves no space for a BLANK frame, or no delay level;
-    /// the system's error if the flush thread cannot start, or there is no current directory.
+    /// an I/O error if the flush thread cannot start, or there is no current directory.
     pub fn open(directory: &Path, end_phy_offset: u64, options: WriterOptions) -> Result<Self> {
         let WriterOptions { file_size, levels, flush, .. } = options;
         if levels < 1 {
@@ -161,7 +161,7 @@ impl CommitLogWriter {
     /// missing.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn keep_checkpoint(&self, path: &Path) -> Result<()> {
         self.check_process()?;
         self.shared.keep_checkpoint(path)
@@ -182,7 +182,7 @@ impl CommitLogWriter {
     /// of the last message in the queues, 0 for none. What was put since [`Self::begin_checkpoint`] is left out.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn write_checkpoint(&self, dispatched: i64) -> Result<()> {
         self.check_process()?;
         self.shared.write_checkpoint(dispatched)
@@ -191,7 +191,7 @@ impl CommitLogWriter {
     /// Appends a batch of messages and returns their places, one row for each. With synchronous flush it waits for the disk.
     ///
     /// # Errors
-    /// `InvalidArgument` for a row that is no message, and the system's error if a file cannot be created: then nothing was
+    /// `InvalidArgument` for a row that is no message, and an I/O error if a file cannot be created: then nothing was
     /// written. `WriteFailed` from a write or a flush, or of an earlier one: nothing more is written.
     pub fn put_messages(&self, messages: &RecordBatch, options: PutOptions) -> Result<RecordBatch> {
         let mut columns = PutColumns::of(messages)?;

@@ -191,7 +191,7 @@ impl CrossCheck {
     /// Lists the queues of the store in `root` and checks their files. `options` control how queues are read.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn open(root: &Path, log: Arc<CommitLog>, options: &Options, state: StoreState) -> Result<Self> {
         let (queues, numbers) = (Vec::new(), Numbers::default());
         let mut check = Self {
@@ -250,7 +250,7 @@ impl CrossCheck {
     /// Compares a batch of messages, the next one of the log, with their units. Without queues nothing is compared.
     ///
     /// # Errors
-    /// `InvalidArgument` for a column that is missing, of another type, or null; the system's error, with the path.
+    /// `InvalidArgument` for a column that is missing, of another type, or null; an I/O error, with the path.
     pub fn check(&mut self, messages: &RecordBatch) -> Result<()> {
         if self.queues.is_empty() {
             return Ok(());
@@ -364,7 +364,7 @@ impl CrossCheck {
     /// Counts `queues`, `units_followed`, and, if there are any, `messages_not_dispatched` and `messages_of_deleted_topics`.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn finish(mut self) -> Result<Report> {
         let mut units = 0;
         for mut queue in std::mem::take(&mut self.queues) {

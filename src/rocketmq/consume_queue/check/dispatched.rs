@@ -14,7 +14,7 @@ use crate::rocketmq::names::is_folder_name;
 /// Returns whether a message begins at this offset of the log, and its queue in the store at `root` has its unit.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub fn is_dispatched(root: &Path, log: &CommitLog, phy_offset: u64) -> Result<bool> {
     let scan = ScanOptions {
         begin_phy_offset: phy_offset,

@@ -37,7 +37,7 @@ impl BatchBlocks {
     /// Calls `take` for the units of messages with queue offsets in `begin..end`, in their order in the files.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub(crate) fn units(
         &mut self,
         queue: &ConsumeQueue,
@@ -65,10 +65,10 @@ impl BatchBlocks {
         Ok(())
     }
 
-    /// Returns the first queue offset at or after `begin` that a unit holds; `None` behind the last one.
+    /// Returns the first queue offset at or after `begin` that a unit holds; `None` after the last one.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub(crate) fn written_from(&mut self, queue: &ConsumeQueue, begin: i64) -> Result<Option<i64>> {
         let files = queue.files()?;
         if !self.is_known {

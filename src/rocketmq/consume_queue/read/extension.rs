@@ -81,7 +81,7 @@ impl ConsumeQueue {
     /// Returns the extension units at these addresses; `None` for an address without a unit.
     ///
     /// # Errors
-    /// `InvalidArgument` without a directory of extensions; the system's error, with the path.
+    /// `InvalidArgument` without a directory of extensions; an I/O error, with the path.
     pub fn extension_units(
         &self,
         addresses: impl IntoIterator<Item = Option<i64>>,
@@ -112,7 +112,7 @@ impl ExtensionReader {
     /// Lists the files in a directory.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub(crate) fn open(directory: &Path, access: Access) -> Result<Self> {
         let files = offset_files::list(&[directory.to_owned()])?;
         Ok(Self { files, access, opened: None, window: Vec::new(), begin: 0 })
@@ -126,7 +126,7 @@ impl ExtensionReader {
     /// Returns the unit of a tags code; `None` if it is not an address or has no unit.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub(crate) fn unit(&mut self, tags_code: i64) -> Result<Option<ExtensionUnit>> {
         if !is_extension_address(tags_code) {
             return Ok(None);

@@ -110,7 +110,7 @@ impl ConsumeQueue {
     /// Opens a queue's directory.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn open(directory: &Path, options: Options) -> Result<Self> {
         offset_files::list(&[directory.to_owned()])?;
         Ok(Self::listed(directory, options))
@@ -140,7 +140,7 @@ impl ConsumeQueue {
     /// The files in the order of their offsets, without strays. The offsets are bytes.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn files(&self) -> Result<Vec<OffsetFile>> {
         offset_files::list(std::slice::from_ref(&self.directory))
     }
@@ -148,7 +148,7 @@ impl ConsumeQueue {
     /// Returns the missing ranges of bytes between the files and of files that were set aside, in ascending order.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn gaps(&self) -> Result<Vec<Gap>> {
         Ok(self.gaps_of(&offset_files::list_with_aside(std::slice::from_ref(&self.directory))?))
     }
@@ -167,7 +167,7 @@ impl ConsumeQueue {
     /// Length of the queue's files: the most frequent one; 0 without files.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn file_size(&self) -> Result<u64> {
         Ok(offset_files::file_size(&self.files()?))
     }
@@ -175,7 +175,7 @@ impl ConsumeQueue {
     /// Queue offset of the first message that the log still has, and after the last one.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn bounds(&self) -> Result<(i64, i64)> {
         let Bounds { min, max, .. } = bounds_of(self, &self.files()?)?;
         Ok((min, max))
@@ -184,7 +184,7 @@ impl ConsumeQueue {
     /// Returns the number of messages with queue offsets in `begin..end`, and the bytes of their frames in the log.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn measure(&self, begin: i64, end: i64) -> Result<(u64, u64)> {
         let (mut messages, mut bytes) = (0, 0);
         self.units(begin, end, |unit| {
@@ -203,7 +203,7 @@ impl ConsumeQueue {
     /// Offset in the log after the message of the last unit, -1 without a unit.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn log_end(&self) -> Result<i64> {
         let files = self.files()?;
         let last = bounds_of(self, &files)?.units.checked_sub(1);
@@ -214,7 +214,7 @@ impl ConsumeQueue {
     /// Returns the last unit, if it refers to a message.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn last_unit(&self) -> Result<Option<BatchUnit>> {
         let files = self.files()?;
         let units = match self.options.compat {
@@ -229,7 +229,7 @@ impl ConsumeQueue {
     /// may be missing.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub(crate) fn outermost_units(&self) -> Result<(Option<Unit>, Option<Unit>)> {
         let files = self.files()?;
         let unit = |number: Option<u64>| -> Result<Option<Unit>> {
@@ -245,7 +245,7 @@ impl ConsumeQueue {
     /// the units rise.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn messages_from(&self, phy_offsets: &[i64]) -> Result<Vec<Option<i64>>> {
         let files = self.files()?;
         let end = bounds_of(self, &files)?.units;
@@ -297,7 +297,7 @@ impl ConsumeQueue {
     /// Returns how many units there are on that side of the position. The units of a batch queue are not limited to `most`.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn units_near(
         &self,
         position: i64,
@@ -488,7 +488,7 @@ impl ConsumeQueue {
     /// that a broker counts.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn units(&self, begin: i64, end: i64, mut take: impl FnMut(BatchUnit)) -> Result<()> {
         let files = self.files()?;
         let (begin, end, units) = match (self.options.compat, self.kind) {
@@ -518,7 +518,7 @@ impl ConsumeQueue {
     /// Checks for stray files, gaps, files of another length, and invalid units. The kinds of findings are in docs/findings.md.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn check_files(&self) -> Result<Report> {
         let mut checked = offset_files::check(std::slice::from_ref(&self.directory))?;
         let files = self.files()?;
@@ -558,7 +558,7 @@ impl ConsumeQueue {
 /// Returns at most `most` offsets, and how many units there are on that side of the position.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub fn messages_near(
     parts: &[(Arc<ConsumeQueue>, Range<i64>)],
     position: i64,
@@ -675,7 +675,7 @@ fn of_messages(queue: &ConsumeQueue, files: &[OffsetFile], open: &mut LastOpen) 
 /// Offset in the log of the first of the last `num` units of several queues together; `None` without a unit.
 ///
 /// # Errors
-/// The system's error, with the path.
+/// An I/O error, with the path.
 pub fn start_of_last(queues: &[Arc<ConsumeQueue>], num: i64) -> Result<Option<u64>> {
     let mut found = Vec::new();
     for queue in queues {

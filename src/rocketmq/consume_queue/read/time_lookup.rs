@@ -62,7 +62,7 @@ impl ConsumeQueue {
     /// Returns the queue offset of a store time in ms.
     ///
     /// # Errors
-    /// `InvalidArgument` without a commit log; the system's error, with the path.
+    /// `InvalidArgument` without a commit log; an I/O error, with the path.
     pub fn offset_by_time(&self, time: i64, boundary: Boundary) -> Result<i64> {
         let Some(log) = &self.options.commit_log else {
             let text = format!("{}: expected a queue that was opened with its commit log", self.path().display());
@@ -120,7 +120,7 @@ impl ConsumeQueue {
     /// broker's clock never stepped back. Otherwise it is near that message.
     ///
     /// # Errors
-    /// `InvalidArgument` without a commit log; the system's error, with the path.
+    /// `InvalidArgument` without a commit log; an I/O error, with the path.
     pub fn offsets_near_times(&self, store_times: &[i64]) -> Result<Vec<i64>> {
         let Some(log) = &self.options.commit_log else {
             let text = format!("{}: expected a queue that was opened with its commit log", self.path().display());

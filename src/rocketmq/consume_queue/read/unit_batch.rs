@@ -24,7 +24,7 @@ impl ConsumeQueue {
     /// also `messages` and `store_timestamp`.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn unit_batch(&self, begin: i64, end: i64) -> Result<RecordBatch> {
         let (mut queue_offset, mut phy_offset) = (Int64Builder::new(), Int64Builder::new());
         let (mut size, mut tags_code) = (Int32Builder::new(), Int64Builder::new());

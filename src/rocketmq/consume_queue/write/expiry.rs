@@ -15,7 +15,7 @@ use crate::rocketmq::offset_files::{self, OffsetFile, delete_file};
 /// message needs. The newest file of each stays. Adds the paths to `deleted`.
 ///
 /// # Errors
-/// The system's error, with the path; the files in `deleted` are gone.
+/// An I/O error, with the path; the files in `deleted` are gone.
 pub(super) fn delete_expired(
     directory: &Path,
     extension: &Path,

@@ -30,7 +30,7 @@ impl ExtensionWriter {
     /// truncates nothing.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub(super) fn open(files: WrittenFiles, has_messages: bool, address: Option<i64>, dry_run: bool) -> Result<Self> {
         if !files.directory.is_dir() {
             return Ok(Self::new(files));

@@ -26,7 +26,7 @@ impl ExtensionCheck {
     /// Lists the extension files in a directory, which may be missing.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub(super) fn open(directory: &Path) -> Result<Self> {
         let units = match ExtensionReader::open(directory, Access::Auto) {
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
@@ -48,7 +48,7 @@ impl ExtensionCheck {
     /// Returns true if the tags code is not an address, or is the address of a unit after the previous one.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub(super) fn is_valid(&mut self, tags_code: i64) -> Result<bool> {
         if !is_extension_address(tags_code) {
             return Ok(true);

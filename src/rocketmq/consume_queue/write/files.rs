@@ -27,7 +27,7 @@ impl Written {
         self.files.len()
     }
 
-    /// Waits until the files with at least so many new bytes are on the disk, and with 0 their names, too. If a file cannot be
+    /// Waits until the files with at least this many new bytes are on the disk, and with 0 their names, too. If a file cannot be
     /// opened, the next call retries; `WriteFailed` is final.
     pub(super) fn sync(&mut self, least_bytes: u64) -> Result<()> {
         for (path, _) in self.changed.iter().filter(|(_, bytes)| **bytes >= least_bytes) {

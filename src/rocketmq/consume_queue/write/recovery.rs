@@ -58,7 +58,7 @@ impl RecoveredQueue {
     /// again.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub(super) fn open(
         directory: &Path,
         extension: &Path,

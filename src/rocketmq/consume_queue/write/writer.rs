@@ -78,7 +78,7 @@ impl ConsumeQueueWriter {
     ///
     /// # Errors
     /// `AlreadyExists` if one of the two exists, or `consumequeue_ext` if extension files are requested; `InvalidArgument` for
-    /// file sizes that fit no unit; the system's error, with the path.
+    /// file sizes that fit no unit; an I/O error, with the path.
     pub fn create(root: &Path, options: WriterOptions) -> Result<Self> {
         check_sizes(&options)?;
         let root = &disk::absolute(root)?;
@@ -133,7 +133,7 @@ impl ConsumeQueueWriter {
     ///
     /// # Errors
     /// `Locked` while a broker holds the store; `InvalidArgument` for sizes that differ from those of the existing files, or for
-    /// queues in a database; `Corrupt` for files whose sizes or names do not fit together; the system's error, with the path.
+    /// queues in a database; `Corrupt` for files whose sizes or names do not fit together; an I/O error, with the path.
     pub fn open(
         root: &Path,
         end_phy_offset: i64,
@@ -265,7 +265,7 @@ impl ConsumeQueueWriter {
     /// Adds the units of a batch of messages, in the order of the log. Returns the number of units.
     ///
     /// # Errors
-    /// `InvalidArgument` for a column that is missing, of another type, or null; the system's error, with the path.
+    /// `InvalidArgument` for a column that is missing, of another type, or null; an I/O error, with the path.
     pub fn append_batch(&mut self, messages: &RecordBatch) -> Result<usize> {
         let columns = MessageColumns::of(messages)?;
         let mut units = 0;
@@ -355,13 +355,13 @@ impl ConsumeQueueWriter {
     /// are written before the units that refer to them.
     ///
     /// # Errors
-    /// The system's error, with the path: units that were not written stay in the buffer. `WriteFailed`, also of an earlier flush:
+    /// An I/O error, with the path: units that were not written stay in the buffer. `WriteFailed`, also of an earlier flush:
     /// nothing more is written.
     pub fn flush(&mut self, sync: bool) -> Result<()> {
         self.flush_pages(sync.then_some(0))
     }
 
-    /// Flushes as [`Self::flush`]; only files with at least so many pages of 4,096 new bytes are on the disk then. `None`: no file.
+    /// Flushes as [`Self::flush`]; only files with at least this many pages of 4,096 new bytes are on the disk then. `None`: no file.
     ///
     /// # Errors
     /// As [`Self::flush`].
@@ -409,7 +409,7 @@ impl ConsumeQueueWriter {
     /// the log, with the extension files that are needed no more. The newest file stays. Returns the deleted files.
     ///
     /// # Errors
-    /// As [`Self::flush`]; the system's error if a file cannot be deleted: those before it are gone.
+    /// As [`Self::flush`]; an I/O error if a file cannot be deleted: those before it are gone.
     pub fn delete_expired(&mut self, min_phy_offset: i64) -> Result<Vec<PathBuf>> {
         self.flush(true)?;
         let mut deleted = Vec::new();
@@ -428,7 +428,7 @@ impl ConsumeQueueWriter {
     /// Writes the buffered units and waits until all files are on the disk.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// An I/O error, with the path.
     pub fn finish(mut self) -> Result<Report> {
         self.flush(true)?;
         let queues = self.queues.values().map(HashMap::len).sum::<usize>();
