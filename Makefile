@@ -63,8 +63,8 @@ check: need-cxx $(VENV)/.extension ## check formatting, lints, types, stubs, wor
 	@echo '== cargo fmt, clippy, doc'
 	@$(CARGO) fmt --check
 	@$(CARGO) clippy --locked --quiet --all-targets -- -D warnings
-	@$(CARGO) clippy --locked --quiet --all-targets --features python -- -D warnings
-	@$(CARGO) clippy --locked --quiet --no-default-features --features python -- -D warnings
+	@$(CARGO) clippy --locked --quiet --all-targets --features python,remote,hdfs -- -D warnings
+	@$(CARGO) clippy --locked --quiet --features python -- -D warnings
 	@RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --quiet --no-deps
 	@echo '== cargo check of the fuzz targets'
 	@cd fuzz && $(CARGO) check --locked --quiet

@@ -1,11 +1,10 @@
-//! The stores of other machines: object stores, HTTP servers and HDFS. The feature `remote` brings their clients.
+//! The stores of other machines: object stores, HTTP servers and HDFS. The features `remote` and `hdfs` enable their clients.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use hdfs_native_object_store::HdfsObjectStoreBuilder;
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
@@ -67,10 +66,13 @@ pub(super) fn connect(url: &str, options: &Options) -> Result<Arc<dyn ObjectStor
         "s3" | "s3a" => configured!(AmazonS3Builder, "AWS_"),
         "gs" => configured!(GoogleCloudStorageBuilder, "GOOGLE_"),
         "az" | "azure" | "abfs" | "abfss" | "adl" => configured!(MicrosoftAzureBuilder, "AZURE_"),
+        #[cfg(feature = "hdfs")]
         "hdfs" => {
-            let builder = HdfsObjectStoreBuilder::new().with_url(url).with_config(foreign().cloned());
-            Arc::new(builder.build().map_err(failure)?)
+            let builder = hdfs_native_object_store::HdfsObjectStoreBuilder::new().with_url(url);
+            Arc::new(builder.with_config(foreign().cloned()).build().map_err(failure)?)
         }
+        #[cfg(not(feature = "hdfs"))]
+        "hdfs" => return Err(Failure::input("this build reads no HDFS: build logdex with the feature `hdfs`")),
         _ => {
             let client = match authorization(options)? {
                 Some(headers) => client.with_default_headers(headers),
