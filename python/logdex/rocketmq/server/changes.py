@@ -11,14 +11,24 @@ from logdex.rocketmq import fastjson
 from logdex.rocketmq.remoting_codes import Ask, Code
 from logdex.rocketmq.server.archive import Topic
 from logdex.rocketmq.server.consumers import nearest_offset
-from logdex.rocketmq.server.exchange import REMOTING_EXCEPTION, Answer, Notice, Refusal, exception
+from logdex.rocketmq.server.exchange import (
+    REMOTING_EXCEPTION,
+    Answer,
+    Cost,
+    Kind,
+    Notice,
+    Refusal,
+    exception,
+    handles,
+    refuses,
+)
 from logdex.rocketmq.server.inspection import SYSTEM_TOPICS, UNSET, check_queues
 from logdex.rocketmq.server.master import AUTO_CREATE_TOPIC, MOST_QUEUES, master_of
 from logdex.rocketmq.server.sends import check_topic_name
 
 if TYPE_CHECKING:
     from logdex.rocketmq.server.archive import Archive
-    from logdex.rocketmq.server.exchange import Handler, Request
+    from logdex.rocketmq.server.exchange import Request
     from logdex.rocketmq.server.state import State
 
 _FILTER_TYPES = {"SINGLE_TAG", "MULTI_TAG"}
@@ -26,6 +36,7 @@ _NEWEST = -1
 """In place of a time: the end of each queue."""
 
 
+@handles(Ask.UPDATE_AND_CREATE_TOPIC, kind=Kind.CHANGE)
 def put_topic(_: Archive, state: State, request: Request) -> Answer:
     """Make a topic, or change it."""
     name, kind = _changeable(state, request), request.command.ext.get("topicFilterType", "null")
@@ -39,18 +50,21 @@ def put_topic(_: Archive, state: State, request: Request) -> Answer:
     return Answer(remark=UNSET)
 
 
+@handles(Ask.DELETE_TOPIC_IN_BROKER, kind=Kind.CHANGE)
 def delete_topic(_: Archive, state: State, request: Request) -> Answer:
     """Remove a topic from the configuration. Its messages and queues stay, unlike a broker's."""
     master_of(state).topics.remove(_changeable(state, request))
     return Answer()
 
 
+@handles(Ask.DELETE_TOPIC_IN_NAMESRV, kind=Kind.CHANGE)
 def forget_topic(_: Archive, state: State, __: Request) -> Answer:
     """Answer a name server's part of the removal of a topic: its only broker has removed it."""
     master_of(state)
     return Answer()
 
 
+@handles(Ask.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, kind=Kind.CHANGE, parse=dict)
 def put_group(_: Archive, state: State, request: Request) -> Answer:
     """Make a group, or change it."""
     members = request.content(dict)
@@ -61,6 +75,7 @@ def put_group(_: Archive, state: State, request: Request) -> Answer:
     return Answer()
 
 
+@handles(Ask.DELETE_SUBSCRIPTIONGROUP, kind=Kind.CHANGE)
 def delete_group(_: Archive, state: State, request: Request) -> Answer:
     """Remove a group, and its offsets if the request says so."""
     master, name = master_of(state), request.text("groupName")
@@ -70,6 +85,7 @@ def delete_group(_: Archive, state: State, request: Request) -> Answer:
     return Answer()
 
 
+@handles(Ask.INVOKE_BROKER_TO_RESET_OFFSET, cost=Cost.MANY, kind=Kind.CHANGE)
 def reset_offsets(archive: Archive, state: State, request: Request) -> Answer:
     """Tell the members of a group to go back to a time, or anywhere if it is forced. They commit the offsets.
 
@@ -106,6 +122,7 @@ def reset_offsets(archive: Archive, state: State, request: Request) -> Answer:
     return Answer.of({"offsetTable": table}, notices=[Notice(peer, code, ext, body) for peer in [*known.members]])
 
 
+@handles(Ask.CLONE_GROUP_OFFSET, kind=Kind.CHANGE)
 def clone_offsets(archive: Archive, state: State, request: Request) -> Answer:
     """Copy the offsets of another group in a topic to a group."""
     source, target = request.text("srcGroup"), request.text("destGroup")
@@ -133,12 +150,16 @@ def _changeable(state: State, request: Request) -> str:
     return name
 
 
-TABLE: dict[int, Handler] = {
-    Ask.UPDATE_AND_CREATE_TOPIC: put_topic,
-    Ask.DELETE_TOPIC_IN_BROKER: delete_topic,
-    Ask.DELETE_TOPIC_IN_NAMESRV: forget_topic,
-    Ask.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: put_group,
-    Ask.DELETE_SUBSCRIPTIONGROUP: delete_group,
-    Ask.INVOKE_BROKER_TO_RESET_OFFSET: reset_offsets,
-    Ask.CLONE_GROUP_OFFSET: clone_offsets,
-}
+refuses(
+    Ask.UPDATE_BROKER_CONFIG,
+    Ask.TRIGGER_DELETE_FILES,
+    Ask.UPDATE_AND_CREATE_ACL_CONFIG,
+    Ask.DELETE_ACL_CONFIG,
+    Ask.GET_BROKER_CLUSTER_ACL_INFO,
+    Ask.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
+    Ask.GET_BROKER_CLUSTER_ACL_CONFIG,
+    Ask.RESET_CONSUMER_OFFSET,
+    Ask.CLEAN_EXPIRED_CONSUMEQUEUE,
+    Ask.CLEAN_UNUSED_TOPIC,
+    kind=Kind.CHANGE,
+)

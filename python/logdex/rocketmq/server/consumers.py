@@ -12,14 +12,12 @@ from logdex.rocketmq.fastjson import MessageQueue
 from logdex.rocketmq.message import offset_in_msg_id
 from logdex.rocketmq.remoting_codes import Ask, Code
 from logdex.rocketmq.server.clients import TAG, ConsumerData, Member
-from logdex.rocketmq.server.exchange import Answer, Forward, Refusal
+from logdex.rocketmq.server.exchange import Answer, Cost, Forward, Refusal, handles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from logdex.rocketmq.server.archive import Archive
     from logdex.rocketmq.server.clients import ConsumerGroup
-    from logdex.rocketmq.server.exchange import Handler, Request
+    from logdex.rocketmq.server.exchange import Request
     from logdex.rocketmq.server.state import State
 
 _MOST_GROUPS = 4_096
@@ -36,16 +34,19 @@ def _place(request: Request) -> tuple[str, int]:
     return request.text("topic"), request.integer("queueId", bits=32)
 
 
+@handles(Ask.GET_MAX_OFFSET, cost=Cost.FILE)
 def max_offset(archive: Archive, _: State, request: Request) -> Answer:
     """Answer the end of a queue, exclusive."""
     return Answer(ext={"offset": str(archive.bounds(*_place(request))[1])})
 
 
+@handles(Ask.GET_MIN_OFFSET, cost=Cost.FILE)
 def min_offset(archive: Archive, _: State, request: Request) -> Answer:
     """Answer the begin of a queue."""
     return Answer(ext={"offset": str(archive.bounds(*_place(request))[0])})
 
 
+@handles(Ask.GET_EARLIEST_MSG_STORETIME, cost=Cost.FILE)
 def earliest_time(archive: Archive, _: State, request: Request) -> Answer:
     """Answer the store time of the first message of a queue."""
     topic, queue_id = _place(request)
@@ -53,6 +54,7 @@ def earliest_time(archive: Archive, _: State, request: Request) -> Answer:
     return Answer(ext={"timestamp": str(-1 if time is None else time)})
 
 
+@handles(Ask.SEARCH_OFFSET_BY_TIMESTAMP, cost=Cost.SEARCH)
 def offset_by_time(archive: Archive, _: State, request: Request) -> Answer:
     """Answer the offset of the message that is nearest to a time, as a broker does."""
     return Answer(ext={"offset": str(nearest_offset(archive, *_place(request), request.integer("timestamp")))})
@@ -73,6 +75,7 @@ def nearest_offset(archive: Archive, topic: str, queue_id: int, time: int) -> in
     return offset
 
 
+@handles(Ask.QUERY_CONSUMER_OFFSET, cost=Cost.FILE)
 def consumer_offset(archive: Archive, state: State, request: Request) -> Answer:
     """Answer the offset of a group. A group without one starts at 0 if the queue does."""
     group, (topic, queue_id) = request.text("consumerGroup"), _place(request)
@@ -82,6 +85,7 @@ def consumer_offset(archive: Archive, state: State, request: Request) -> Answer:
     return Answer(ext={"offset": str(offset or 0)})
 
 
+@handles(Ask.UPDATE_CONSUMER_OFFSET)
 def commit(_: Archive, state: State, request: Request) -> Answer:
     """Take the offset of a group."""
     group, (topic, queue_id) = request.text("consumerGroup"), _place(request)
@@ -111,6 +115,7 @@ def _heartbeat(data: dict[str, Any]) -> _Heartbeat:
     return found
 
 
+@handles(Ask.HEART_BEAT, parse=_heartbeat)
 def heartbeat(_: Archive, state: State, request: Request) -> Answer:
     """Take the groups and subscriptions of a client. Members of a group that changed are told, the new one first of all."""
     data, command = request.content(_heartbeat), request.command
@@ -131,6 +136,7 @@ def heartbeat(_: Archive, state: State, request: Request) -> Answer:
     return Answer(notices=notices)
 
 
+@handles(Ask.UNREGISTER_CLIENT)
 def unregister(_: Archive, state: State, request: Request) -> Answer:
     """Remove a client from a group."""
     ext = request.command.ext
@@ -138,6 +144,7 @@ def unregister(_: Archive, state: State, request: Request) -> Answer:
     return Answer(ext={}, notices=state.clients.leave(request.peer, group, producers))
 
 
+@handles(Ask.GET_CONSUMER_LIST_BY_GROUP)
 def members(_: Archive, state: State, request: Request) -> Answer:
     """Answer the client ids of a group."""
     group = request.text("consumerGroup")
@@ -164,28 +171,21 @@ def _queues(data: dict[str, Any]) -> tuple[str, str, list[MessageQueue]]:
     return found
 
 
-READS: dict[int, Callable[[dict[str, Any]], object]] = {
-    Ask.HEART_BEAT: _heartbeat,
-    Ask.LOCK_BATCH_MQ: _queues,
-    Ask.UNLOCK_BATCH_MQ: _queues,
-    Ask.CHECK_CLIENT_CONFIG: dict,
-    Ask.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: dict,
-}
-"""Parsers of bodies whose length a client chooses. Another thread parses a long one before the request is answered."""
-
-
+@handles(Ask.LOCK_BATCH_MQ, parse=_queues)
 def lock(_: Archive, state: State, request: Request) -> Answer:
     """Lock queues for a consumer that keeps their order; answer those that it got."""
     group, client_id, queues = request.content(_queues)
     return Answer.of({"lockOKMQSet": state.clients.lock(group, client_id, queues, state.now())})
 
 
+@handles(Ask.UNLOCK_BATCH_MQ, parse=_queues)
 def unlock(_: Archive, state: State, request: Request) -> Answer:
     """Release locks."""
     state.clients.unlock(*request.content(_queues))
     return Answer()
 
 
+@handles(Ask.CHECK_CLIENT_CONFIG, parse=dict)
 def check_client(_: Archive, __: State, request: Request) -> Answer:
     """Answer whether a subscription can be served."""
     subscription = request.content(dict).get("subscriptionData")
@@ -220,6 +220,7 @@ def _online(state: State, group: str) -> ConsumerGroup:
     return known
 
 
+@handles(Ask.GET_CONSUMER_CONNECTION_LIST, cost=Cost.SLOW)
 def consumer_connections(_: Archive, state: State, request: Request) -> Answer:
     """Answer the members of a group, and what they want."""
     known = _online(state, request.text("consumerGroup"))
@@ -236,6 +237,7 @@ def consumer_connections(_: Archive, state: State, request: Request) -> Answer:
     )
 
 
+@handles(Ask.GET_PRODUCER_CONNECTION_LIST, cost=Cost.SLOW)
 def producer_connections(_: Archive, state: State, request: Request) -> Answer:
     """Answer the producers of a group."""
     group = request.text("producerGroup")
@@ -259,11 +261,13 @@ def _ask(state: State, request: Request, ext: dict[str, str], body: bytes) -> Fo
     raise Refusal(Code.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online")
 
 
+@handles(Ask.GET_CONSUMER_RUNNING_INFO)
 def running_info(_: Archive, state: State, request: Request) -> Forward:
     """Ask a consumer what it runs."""
     return _ask(state, request, request.command.ext, b"")
 
 
+@handles(Ask.CONSUME_MESSAGE_DIRECTLY)
 def consume_directly(archive: Archive, state: State, request: Request) -> Forward:
     """Ask a consumer to consume one message."""
     ext = {**request.command.ext, "brokerName": state.broker}
@@ -274,23 +278,3 @@ def consume_directly(archive: Archive, state: State, request: Request) -> Forwar
     # The offset may have any value, but Java's are 64 bits.
     frame = archive.store.commit_log.stored_frames([offset & (1 << 63) - 1], RemotingCommand.MAX_FRAME >> 1)
     return _ask(state, request, ext, frame)
-
-
-TABLE: dict[int, Handler] = {
-    Ask.QUERY_CONSUMER_OFFSET: consumer_offset,
-    Ask.UPDATE_CONSUMER_OFFSET: commit,
-    Ask.SEARCH_OFFSET_BY_TIMESTAMP: offset_by_time,
-    Ask.GET_MAX_OFFSET: max_offset,
-    Ask.GET_MIN_OFFSET: min_offset,
-    Ask.GET_EARLIEST_MSG_STORETIME: earliest_time,
-    Ask.HEART_BEAT: heartbeat,
-    Ask.UNREGISTER_CLIENT: unregister,
-    Ask.GET_CONSUMER_LIST_BY_GROUP: members,
-    Ask.LOCK_BATCH_MQ: lock,
-    Ask.UNLOCK_BATCH_MQ: unlock,
-    Ask.CHECK_CLIENT_CONFIG: check_client,
-    Ask.GET_CONSUMER_CONNECTION_LIST: consumer_connections,
-    Ask.GET_PRODUCER_CONNECTION_LIST: producer_connections,
-    Ask.GET_CONSUMER_RUNNING_INFO: running_info,
-    Ask.CONSUME_MESSAGE_DIRECTLY: consume_directly,
-}

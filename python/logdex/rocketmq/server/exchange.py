@@ -1,9 +1,10 @@
-"""A request with its fields, and what can be said to it: an answer, to wait, or to ask another client."""
+"""A request, its possible replies, and the registry of the functions that handle requests."""
 
 from __future__ import annotations
 
 import unicodedata
 from dataclasses import dataclass, field
+from enum import IntEnum, auto
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from logdex._core import java_integer
@@ -14,11 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from logdex._core import RemotingCommand
+    from logdex.rocketmq.remoting_codes import Ask
     from logdex.rocketmq.server.archive import Archive
     from logdex.rocketmq.server.new_message import NewMessage
     from logdex.rocketmq.server.state import State
 
 _T = TypeVar("_T")
+_Answering = TypeVar("_Answering", bound="Callable[[Archive, State, Request], Reply]")
 
 FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 """What brokers append to some remarks."""
@@ -177,7 +180,6 @@ class Put:
 Places: TypeAlias = "list[tuple[int, int, str]]"
 """Queue offset, offset in the log and id of each message that was put."""
 Reply: TypeAlias = "Answer | Hold | Forward | Put | None"
-Handler: TypeAlias = "Callable[[Archive, State, Request], Reply]"
 
 
 class Refusal(Exception):  # noqa: N818 -- an answer, which ends the work on a request
@@ -215,3 +217,74 @@ def _parsed(text: str, bits: int) -> int | None:
         # Java accepts the digits of all scripts.
         value = java_integer("".join(str(unicodedata.decimal(each, each)) for each in text), bits)
     return value
+
+
+class Cost(IntEnum):
+    """Where a request is answered, from the cheapest to the most expensive kind."""
+
+    QUICK = auto()
+    """In the event loop. All requests that change the state are of this kind."""
+    FILE = auto()
+    """In the event loop, but in a thread if the store is on another machine: the request reads a file."""
+    SEARCH = auto()
+    """In a thread, unless the last request with this code was quick: the request is one search."""
+    SLOW = auto()
+    """In a thread: the request reads much, or as much as the client chooses."""
+    MANY = auto()
+    """In the only thread for requests that read each queue of a topic or of all groups."""
+
+
+class Kind(IntEnum):
+    """What a request needs of a server, which also decides how others refuse it."""
+
+    QUESTION = auto()
+    """Nothing: each server answers it."""
+    SEND = auto()
+    """A server that takes messages. Others answer that sending is forbidden."""
+    CHANGE = auto()
+    """A server that takes messages. Others answer that they take no changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """How requests with one code are handled."""
+
+    answer: Callable[[Archive, State, Request], Reply] | None
+    """None: every server refuses the request."""
+    cost: Cost = Cost.QUICK
+    kind: Kind = Kind.QUESTION
+    parse: Callable[[dict[str, Any]], object] | None = None
+    """The parser of a body whose length the client chooses. A thread parses a long body before the request is answered."""
+
+
+HANDLERS: dict[int, Handler] = {}
+"""The registry of requests: handlers by request code."""
+UNKNOWN = Handler(None)
+"""The handler of all other codes."""
+
+
+def handles(
+    *codes: Ask,
+    cost: Cost = Cost.QUICK,
+    kind: Kind = Kind.QUESTION,
+    parse: Callable[[dict[str, Any]], object] | None = None,
+) -> Callable[[_Answering], _Answering]:
+    """Register a function as the handler of request codes."""
+
+    def register(answer: _Answering) -> _Answering:
+        _register(codes, Handler(answer, cost, kind, parse))
+        return answer
+
+    return register
+
+
+def refuses(*codes: Ask, kind: Kind) -> None:
+    """Register request codes that every server refuses."""
+    _register(codes, Handler(None, kind=kind))
+
+
+def _register(codes: tuple[Ask, ...], handler: Handler) -> None:
+    twice = HANDLERS.keys() & {*codes}
+    if twice:
+        raise ValueError(f"requests {sorted(twice)}: expected one handler for each code")
+    HANDLERS.update(dict.fromkeys(codes, handler))

@@ -14,7 +14,7 @@ from logdex._core import RemotingCommand, __version__
 from logdex.errors import GeometryError
 from logdex.rocketmq.remoting_codes import Ask, Code
 from logdex.rocketmq.server.archive import RETRY_PREFIX
-from logdex.rocketmq.server.exchange import Answer, Refusal
+from logdex.rocketmq.server.exchange import Answer, Cost, Refusal, handles
 from logdex.rocketmq.server.state import PULLED, STORED
 from logdex.rocketmq.write.retention import disk_ratio
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from logdex.rocketmq.server.archive import Archive
-    from logdex.rocketmq.server.exchange import Handler, Request
+    from logdex.rocketmq.server.exchange import Request
     from logdex.rocketmq.server.state import State
 
 _NO_VERSION = {"counter": 0, "timestamp": 0}
@@ -47,6 +47,7 @@ SYSTEM_TOPICS = (
 _TOPIC = {"order": False, "perm": 6, "readQueueNums": 1, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0}
 
 
+@handles(Ask.GET_ALL_TOPIC_CONFIG, cost=Cost.SLOW)
 def topic_configs(archive: Archive, state: State, _: Request) -> Answer:
     """Answer the configuration of all topics, as the broker stored it."""
     if state.master is not None:
@@ -63,6 +64,7 @@ def topic_configs(archive: Archive, state: State, _: Request) -> Answer:
     return Answer.of({"dataVersion": version, "topicConfigTable": table}, ext={})
 
 
+@handles(Ask.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, cost=Cost.SLOW)
 def group_configs(archive: Archive, state: State, _: Request) -> Answer:
     """Answer the configuration of all groups, as the broker stored it."""
     if state.master is not None:
@@ -71,17 +73,20 @@ def group_configs(archive: Archive, state: State, _: Request) -> Answer:
     return Answer.of({"dataVersion": _NO_VERSION, "subscriptionGroupTable": {}, **config})
 
 
+@handles(Ask.GET_ALL_CONSUMER_OFFSET, cost=Cost.SLOW)
 def all_offsets(_: Archive, state: State, __: Request) -> Answer:
     """Answer the offsets of all groups."""
     return Answer.of({"offsetTable": state.offsets.table()})
 
 
+@handles(Ask.GET_ALL_DELAY_OFFSET)
 def delay_offsets(archive: Archive, _: State, __: Request) -> Answer:
     """Answer up to where each delay level was delivered."""
     table = archive.table("delayOffset.json", "offsetTable")
     return Answer.of({"offsetTable": {int(level): offset for level, offset in table.items() if level.isdecimal()}})
 
 
+@handles(Ask.GET_BROKER_CONFIG)
 def broker_config(archive: Archive, state: State, __: Request) -> Answer:
     """Answer the properties of the broker: those that tools need."""
     host, _, port = state.address.rpartition(":")
@@ -139,6 +144,7 @@ def _file_sizes(archive: Archive) -> dict[str, str]:
     return sizes
 
 
+@handles(Ask.GET_BROKER_RUNTIME_INFO, cost=Cost.SLOW)
 def runtime_info(archive: Archive, state: State, _: Request) -> Answer:
     """Answer what `clusterList` and `brokerStatus` show. Of what waits only messages that are put are counted."""
     log = archive.store.commit_log
@@ -182,6 +188,7 @@ def _rates(rates: Sequence[float]) -> str:
     return " ".join(map(str, rates))
 
 
+@handles(Ask.GET_TOPIC_STATS_INFO, cost=Cost.MANY)
 def topic_stats(archive: Archive, state: State, request: Request) -> Answer:
     """Answer the bounds of a topic's queues, and the store time of the last message of each."""
     name = request.text("topic")
@@ -242,6 +249,7 @@ def _progress(archive: Archive, state: State, group: str, topics: set[str], answ
     return {"consumeTps": 0.0, "offsetTable": table}
 
 
+@handles(Ask.GET_CONSUME_STATS, cost=Cost.MANY)
 def group_progress(archive: Archive, state: State, request: Request) -> Answer:
     """Answer how far a group is, in one topic or in all."""
     group, topic = request.text("consumerGroup"), request.command.ext.get("topic")
@@ -249,6 +257,7 @@ def group_progress(archive: Archive, state: State, request: Request) -> Answer:
     return Answer.of(_progress(archive, state, group, topics, _GroupAnswer(archive)))
 
 
+@handles(Ask.GET_BROKER_CONSUME_STATS, cost=Cost.MANY)
 def all_progress(archive: Archive, state: State, request: Request) -> Answer:
     """Answer how far all groups are, in all topics or in the ordered ones."""
     known, only_ordered = state.topics(archive), request.is_true("isOrder")
@@ -269,6 +278,7 @@ def all_progress(archive: Archive, state: State, request: Request) -> Answer:
     return Answer.of({"brokerAddr": state.address, "consumeStatsList": found, "totalDiff": behind})
 
 
+@handles(Ask.QUERY_TOPIC_CONSUME_BY_WHO, cost=Cost.SLOW)
 def groups_of_topic(_: Archive, state: State, request: Request) -> Answer:
     """Answer the groups that consume a topic, or have."""
     topic = request.text("topic")
@@ -276,6 +286,7 @@ def groups_of_topic(_: Archive, state: State, request: Request) -> Answer:
     return Answer.of({"groupList": sorted({*online, *state.offsets.groups(topic)})})
 
 
+@handles(Ask.QUERY_CONSUME_TIME_SPAN, cost=Cost.MANY)
 def time_span(archive: Archive, state: State, request: Request) -> Answer:
     """Answer the store times of a topic's messages, and of those that a group consumed last."""
     name, group = request.text("topic"), request.text("group")
@@ -308,17 +319,20 @@ def time_span(archive: Archive, state: State, request: Request) -> Answer:
     return Answer.of({"consumeTimeSpanSet": spans})
 
 
+@handles(Ask.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
 def system_topics(_: Archive, state: State, __: Request) -> Answer:
     """Answer which topics are the broker's own."""
     return Answer.of({"topicList": [*SYSTEM_TOPICS, state.cluster, state.broker, f"{state.cluster}_REPLY_TOPIC"]})
 
 
+@handles(Ask.VIEW_BROKER_STATS_DATA)
 def statistics(_: Archive, __: State, request: Request) -> Answer:
     """Answer that nothing is counted."""
     name, key = request.text("statsName"), request.text("statsKey")
     raise Refusal(Code.SYSTEM_ERROR, f"The stats <{name}> <{key}> not exist")
 
 
+@handles(Ask.QUERY_CONSUME_QUEUE, cost=Cost.SEARCH)
 def queue_units(archive: Archive, state: State, request: Request) -> Answer:
     """Answer some units of a queue, of one file of it."""
     topic, queue_id = request.text("topic"), request.integer("queueId", 0, bits=32)
@@ -347,21 +361,3 @@ def queue_units(archive: Archive, state: State, request: Request) -> Answer:
         else:
             value |= {"filterData": "null", "subscriptionData": subscription.members}
     return Answer.of(value, remark=UNSET)
-
-
-TABLE: dict[int, Handler] = {
-    Ask.GET_ALL_TOPIC_CONFIG: topic_configs,
-    Ask.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: group_configs,
-    Ask.GET_ALL_CONSUMER_OFFSET: all_offsets,
-    Ask.GET_ALL_DELAY_OFFSET: delay_offsets,
-    Ask.GET_BROKER_CONFIG: broker_config,
-    Ask.GET_BROKER_RUNTIME_INFO: runtime_info,
-    Ask.GET_TOPIC_STATS_INFO: topic_stats,
-    Ask.GET_CONSUME_STATS: group_progress,
-    Ask.GET_BROKER_CONSUME_STATS: all_progress,
-    Ask.QUERY_TOPIC_CONSUME_BY_WHO: groups_of_topic,
-    Ask.QUERY_CONSUME_TIME_SPAN: time_span,
-    Ask.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: system_topics,
-    Ask.VIEW_BROKER_STATS_DATA: statistics,
-    Ask.QUERY_CONSUME_QUEUE: queue_units,
-}

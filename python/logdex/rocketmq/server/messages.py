@@ -12,13 +12,13 @@ from logdex._types import MIN_INT64
 from logdex.hash_index.query import Milliseconds
 from logdex.rocketmq.remoting_codes import Ask, Code
 from logdex.rocketmq.server.clients import BROADCASTING, TAG, Subscription
-from logdex.rocketmq.server.exchange import FAQ, Answer, Hold, Refusal, exception
+from logdex.rocketmq.server.exchange import FAQ, Answer, Cost, Hold, Refusal, exception, handles
 from logdex.rocketmq.server.state import PULLED
 
 if TYPE_CHECKING:
     from logdex._core import IndexHeader
     from logdex.rocketmq.server.archive import Archive
-    from logdex.rocketmq.server.exchange import Handler, Request
+    from logdex.rocketmq.server.exchange import Request
     from logdex.rocketmq.server.state import State
 
 _COMMIT, _SUSPEND, _SUBSCRIPTION = 1, 2, 4
@@ -44,6 +44,7 @@ _CODES = {
 }
 
 
+@handles(Ask.PULL_MESSAGE, cost=Cost.FILE)
 def pull(archive: Archive, state: State, request: Request) -> Answer | Hold:
     """Answer the next messages of a queue, or let the consumer wait for one."""
     group, name = request.text("consumerGroup"), request.text("topic")
@@ -156,6 +157,7 @@ def _subscription(state: State, request: Request, group: str, topic: str, flags:
     return subscription
 
 
+@handles(Ask.QUERY_MESSAGE, cost=Cost.SEARCH)
 def query(archive: Archive, _: State, request: Request) -> Answer:
     """Answer the messages that carry a key, oldest first.
 
@@ -203,6 +205,7 @@ def _candidates(archive: Archive, topic: str, key: str, max_num: int, times: tup
     return archive.store.commit_log.stored_frames(found.phy_offsets, _BODY_BYTES)
 
 
+@handles(Ask.VIEW_MESSAGE_BY_ID, cost=Cost.SEARCH)
 def view(archive: Archive, _: State, request: Request) -> Answer:
     """Answer the message at an offset of the log."""
     offset = request.integer("offset")
@@ -210,6 +213,3 @@ def view(archive: Archive, _: State, request: Request) -> Answer:
     if not frame:
         raise Refusal(Code.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
     return Answer(body=frame)
-
-
-TABLE: dict[int, Handler] = {Ask.PULL_MESSAGE: pull, Ask.QUERY_MESSAGE: query, Ask.VIEW_MESSAGE_BY_ID: view}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from logdex._core import RemotingCommand, java_integer, stored_message
 from logdex.rocketmq.remoting_codes import Ask, Code
 from logdex.rocketmq.server.archive import RETRY_PREFIX, Topic
-from logdex.rocketmq.server.exchange import FAQ, Answer, Put, Refusal, integer_of
+from logdex.rocketmq.server.exchange import FAQ, Answer, Kind, Put, Refusal, handles, integer_of, refuses
 from logdex.rocketmq.server.master import DLQ_PREFIX, LEGAL, LEGAL_NAME, UNIT, UNIT_SUB, Master, master_of
 from logdex.rocketmq.server.new_message import (
     CLUSTER,
@@ -30,7 +30,7 @@ from logdex.rocketmq.server.state import STORED
 if TYPE_CHECKING:
     from logdex.rocketmq.message import Message
     from logdex.rocketmq.server.archive import Archive
-    from logdex.rocketmq.server.exchange import Handler, Places, Request
+    from logdex.rocketmq.server.exchange import Places, Request
     from logdex.rocketmq.server.state import State
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
@@ -117,6 +117,7 @@ class _Send:
         return self.text(letter).lower() == "true"
 
 
+@handles(Ask.SEND_MESSAGE, Ask.SEND_MESSAGE_V2, Ask.SEND_BATCH_MESSAGE, kind=Kind.SEND)
 def send(_: Archive, state: State, request: Request) -> Put:
     """Store a message or a batch, and answer where it is."""
     master = master_of(state)
@@ -257,6 +258,7 @@ def _limit_retries(master: Master, header: _Send, message: NewMessage) -> None:
         master.topics.create(message.topic, 1)
 
 
+@handles(Ask.CONSUMER_SEND_MSG_BACK, kind=Kind.SEND)
 def send_back(archive: Archive, state: State, request: Request) -> Put | Answer:
     """Store a message again, for the group that could not consume it: later, or with the dead letters."""
     master = master_of(state)
@@ -316,9 +318,4 @@ def _refusal(code: int, remark: str) -> Refusal:
     return Refusal(code, remark, dict(REGION))
 
 
-TABLE: dict[int, Handler] = {
-    Ask.SEND_MESSAGE: send,
-    Ask.SEND_MESSAGE_V2: send,
-    Ask.SEND_BATCH_MESSAGE: send,
-    Ask.CONSUMER_SEND_MSG_BACK: send_back,
-}
+refuses(Ask.SEND_REPLY_MESSAGE, Ask.SEND_REPLY_MESSAGE_V2, kind=Kind.SEND)

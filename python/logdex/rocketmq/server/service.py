@@ -13,16 +13,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from logdex._core import RemotingCommand, Sends, remoting_frames
 from logdex._listener import Goodbye
 from logdex._types import MAX_INT64
 from logdex.rocketmq.remoting_codes import Ask, Code
 from logdex.rocketmq.server.access import ACCESS_KEY, SECRETS, refusal
-from logdex.rocketmq.server.answers import ADAPTS, OF_MANY, SLOW, SLOW_IF_REMOTE, answer
-from logdex.rocketmq.server.consumers import READS
-from logdex.rocketmq.server.exchange import Answer, Forward, Hold, Peer, Put, Refusal, Request
+from logdex.rocketmq.server.answers import answer
+from logdex.rocketmq.server.exchange import HANDLERS, UNKNOWN, Answer, Cost, Forward, Hold, Peer, Put, Refusal, Request
 from logdex.rocketmq.server.held_pulls import HeldPull, HeldPulls
 from logdex.rocketmq.server.new_message import REAL_TOPIC
 from logdex.rocketmq.server.put_service import PutService
@@ -109,7 +108,8 @@ class BrokerService:
         self._archive = archive
         self._state = state
         self._access_keys = access_keys
-        self._slow = SLOW | SLOW_IF_REMOTE if archive.is_remote else SLOW
+        self._slow_from = Cost.FILE if archive.is_remote else Cost.SEARCH
+        """The least cost with which a thread answers requests."""
         self._quick: set[int] = set()
         self._slow_until: dict[int, float] = defaultdict(float)
         self._loop = asyncio.get_running_loop()
@@ -312,9 +312,10 @@ class BrokerService:
     def _start(self, connection: Connection, request: Request) -> None:
         """Answer a request, or let a thread do it."""
         code = request.command.code
-        if code in READS and len(request.command.body) > _LONG_BODY and not request.is_read:
-            self._start_thread(connection, request, self._read)
-        elif code not in self._slow:
+        handler = HANDLERS.get(code, UNKNOWN)
+        if handler.parse is not None and len(request.command.body) > _LONG_BODY and not request.is_read:
+            self._start_thread(connection, request, partial(_parse, handler.parse))
+        elif handler.cost < self._slow_from:
             reply = self._answer(request)
             if isinstance(reply, Hold):
                 # What is stored during the write of a table must wake this pull.
@@ -339,7 +340,7 @@ class BrokerService:
         self._searches[connection] += 1
         if self._searches[connection] == _MOST_OF_CLIENT:
             connection.pause()
-        threads = self._lister if request.command.code in OF_MANY else self._threads
+        threads = self._lister if HANDLERS[request.command.code].cost is Cost.MANY else self._threads
         done = self._loop.run_in_executor(threads, self._answer_in_thread, connection, request, work)
         done.add_done_callback(lambda done: self._finish_work(connection, request, size, done))
 
@@ -352,17 +353,6 @@ class BrokerService:
         reply = work(request) if connection.is_open else None
         self._results.acquire()
         return reply
-
-    @staticmethod
-    def _read(request: Request) -> Reply:
-        """Parse the body of a request; return the answer if it is refused."""
-        try:
-            request.content(READS[request.command.code])
-        except Refusal as refusal:
-            return refusal.answer
-        except Exception as error:  # noqa: BLE001 -- logged
-            return _fault(request, error)
-        return None
 
     def _note_change(self) -> None:
         self._has_changed = True
@@ -420,7 +410,7 @@ class BrokerService:
         code = request.command.code
         # What is in memory of a remote store tells nothing of the next request.
         now = self._loop.time()
-        is_quick = now - begin < _QUICK_S and not self._archive.is_remote and code in ADAPTS
+        is_quick = now - begin < _QUICK_S and not self._archive.is_remote and HANDLERS[code].cost is Cost.SEARCH
         if not is_quick:
             self._slow_until[code] = now + _QUICK_AGAIN_S
         if is_quick and now > self._slow_until[code]:
@@ -602,6 +592,17 @@ def _set(done: asyncio.Future[_T], result: _T) -> None:
     # A server that stops waits no longer.
     if not done.done():
         done.set_result(result)
+
+
+def _parse(parse: Callable[[dict[str, Any]], object], request: Request) -> Reply:
+    """Parse the body of a request; return the answer if it is refused."""
+    try:
+        request.content(parse)
+    except Refusal as refusal:
+        return refusal.answer
+    except Exception as error:  # noqa: BLE001 -- logged
+        return _fault(request, error)
+    return None
 
 
 def _fault(request: Request, error: Exception) -> Answer:

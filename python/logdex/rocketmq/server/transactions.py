@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from logdex._core import RemotingCommand, frame_of, stored_message
 from logdex.rocketmq.remoting_codes import Ask, Code
-from logdex.rocketmq.server.exchange import REMOTING_EXCEPTION, Answer, Notice, Put, Refusal, exception
+from logdex.rocketmq.server.exchange import REMOTING_EXCEPTION, Answer, Kind, Notice, Put, Refusal, exception, handles
 from logdex.rocketmq.server.master import master_of
 from logdex.rocketmq.server.new_message import (
     PRODUCER_GROUP,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from logdex.rocketmq.message import Message
     from logdex.rocketmq.server.archive import Archive
-    from logdex.rocketmq.server.exchange import Handler, Places, Request
+    from logdex.rocketmq.server.exchange import Places, Request
     from logdex.rocketmq.server.master import Master
     from logdex.rocketmq.server.state import State
 
@@ -66,6 +66,7 @@ _FIRST_PLACE = "TRAN_PREPARED_QUEUE_OFFSET"
 _UNSET = "not set any response code"
 
 
+@handles(Ask.END_TRANSACTION, kind=Kind.SEND)
 def end_transaction(archive: Archive, state: State, request: Request) -> Put | None:
     """Store a message whose transaction was committed, and that its half message is done."""
     master = master_of(state)
@@ -235,6 +236,3 @@ def _messages(archive: Archive, topic: str, offset: int) -> Iterator[Message]:
             size = struct.unpack_from(">i", frames, at)[0]
             yield stored_message(frames[at : at + size])
             at += size
-
-
-TABLE: dict[int, Handler] = {Ask.END_TRANSACTION: end_transaction}

@@ -15,7 +15,7 @@ from logdex.rocketmq import MessageStore
 from logdex.rocketmq.remoting_codes import Ask
 from logdex.rocketmq.server.answers import answer
 from logdex.rocketmq.server.archive import Archive
-from logdex.rocketmq.server.exchange import Answer, Forward, Hold, Peer, Request
+from logdex.rocketmq.server.exchange import HANDLERS, Answer, Cost, Forward, Hold, Kind, Peer, Request, handles
 from logdex.rocketmq.server.offsets import ConsumerOffsets
 from logdex.rocketmq.server.state import State
 
@@ -266,6 +266,19 @@ def test_sql_is_not_supported(asked: Asked) -> None:
     body = json.dumps({"clientId": "c", "group": "g", "subscriptionData": {"expressionType": "SQL92"}}).encode()
     assert asked.answer(46, body).code == 1
     assert asked.answer(46, b'{"clientId":"c","group":"g","subscriptionData":{"expressionType":"TAG"}}').code == 0
+
+
+def test_each_code_has_one_handler_and_only_questions_may_need_a_thread() -> None:
+    told = {Ask.CHECK_TRANSACTION_STATE, Ask.NOTIFY_CONSUMER_IDS_CHANGED, Ask.RESET_CONSUMER_CLIENT_OFFSET}
+    assert HANDLERS.keys() == {*Ask} - told
+    with pytest.raises(ValueError, match="one handler for each code"):
+        handles(Ask.CHECK_TRANSACTION_STATE, Ask.PULL_MESSAGE)(lambda *_: None)
+    assert HANDLERS.keys() == {*Ask} - told
+    # A thread that answers must only read the state: this one tells clients, which change the offsets themselves.
+    slow = {
+        code for code, handler in HANDLERS.items() if handler.kind is not Kind.QUESTION and handler.cost > Cost.QUICK
+    }
+    assert slow == {Ask.INVOKE_BROKER_TO_RESET_OFFSET}
 
 
 def test_every_request_code_has_an_answer(asked: Asked) -> None:

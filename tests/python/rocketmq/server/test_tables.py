@@ -18,6 +18,7 @@ from logdex.rocketmq import StoreWriter, fastjson
 from logdex.rocketmq.server import clients, config_file, consumers, server, service
 from logdex.rocketmq.server.archive import Archive
 from logdex.rocketmq.server.config_file import TableWriter
+from logdex.rocketmq.server.exchange import HANDLERS
 from logdex.rocketmq.server.offsets import ConsumerOffsets
 from serve_client import Client, client
 
@@ -282,14 +283,16 @@ def test_a_client_that_goes_while_its_heartbeat_is_read_joins_no_group(
     run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, go = threading.Event(), threading.Event()
-    read = consumers.READS[34]
+    handler = HANDLERS[34]
+    assert handler.parse is not None
+    parse = handler.parse
 
     def slow(data: dict[str, Any]) -> object:
         begun.set()
         assert go.wait(60)
-        return read(data)
+        return parse(data)
 
-    monkeypatch.setitem(consumers.READS, 34, slow)
+    monkeypatch.setitem(HANDLERS, 34, replace(handler, parse=slow))
     filler = {"groupName": "ghost", "subscriptionDataSet": [{"topic": "T", "subString": "x" * service._LONG_BODY}]}
 
     async def test(served: rocketmq.Server, asker: Client) -> None:
