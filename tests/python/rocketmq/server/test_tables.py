@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
