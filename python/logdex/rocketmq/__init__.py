@@ -18,7 +18,7 @@ from logdex.rocketmq.write.store_writer import PutResult, StoreStatistics, Store
 
 if TYPE_CHECKING:
     from logdex.rocketmq.replica import replicate
-    from logdex.rocketmq.server import Server, serve
+    from logdex.rocketmq.server import ServeOptions, Server, serve
 
 __all__ = [
     "CommitLog",
@@ -35,6 +35,7 @@ __all__ = [
     "PutResult",
     "QueryOffsetResult",
     "Retention",
+    "ServeOptions",
     "Server",
     "StoreCheckpoint",
     "StoreStatistics",
@@ -47,7 +48,7 @@ __all__ = [
     "serve",
 ]
 
-_OF_NETWORK = {"Server": "server", "serve": "server", "replicate": "replica"}
+_OF_NETWORK = {"ServeOptions": "server", "Server": "server", "serve": "server", "replicate": "replica"}
 
 
 def __getattr__(name: str) -> object:

@@ -13,13 +13,12 @@ from logdex._types import Compat
 from logdex.cli.arguments import add_source, command, open_options, port
 from logdex.cli.commands import SUMMARIES
 from logdex.cli.output import say, say_json
-from logdex.rocketmq import MessageStore, Retention, StoreWriter, serve
+from logdex.rocketmq import MessageStore, Retention, ServeOptions, Server, StoreWriter
 
 if TYPE_CHECKING:
     import argparse
 
     from logdex.cli.arguments import Subparsers
-    from logdex.rocketmq import Server
 
 _DETAILS = """\
 A broker and its name server on one port, over the store of a dead broker or a backup: consumers,
@@ -43,7 +42,9 @@ def add_parsers(subparsers: Subparsers) -> None:
     """Add the command."""
     parser = command(subparsers, "serve", SUMMARIES["serve"]["serve"], _DETAILS, run)
     add_source(parser, "store", "the store")
-    parser.add_argument("--bind", metavar="HOST", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
+    parser.add_argument(
+        "--bind", dest="host", metavar="HOST", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)"
+    )
     parser.add_argument("--port", type=port, metavar="N", default=10911, help="port; 0: any free one (default: 10911)")
     parser.add_argument("--advertise", metavar="HOST:PORT", help="what clients are told to connect to")
     parser.add_argument("--write", action="store_true", help="take messages, as a broker does")
@@ -52,6 +53,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     )
     parser.add_argument(
         "--sync-flush-timeout",
+        dest="sync_flush_timeout_s",
         type=float,
         metavar="SECONDS",
         default=5.0,
@@ -67,10 +69,18 @@ def add_parsers(subparsers: Subparsers) -> None:
         "--delete-when", metavar="HH;HH", default="04", help="with --file-reserved-hours: at these hours (default: 04)"
     )
     parser.add_argument(
-        "--no-create-topics", action="store_true", help="with --write: make no topics for producers that ask for it"
+        "--no-create-topics",
+        dest="create_topics",
+        action="store_false",
+        help="with --write: make no topics for producers that ask for it",
     )
     parser.add_argument(
-        "--check-every", type=float, metavar="SECONDS", default=60.0, help="with --write: ask about open transactions"
+        "--check-every",
+        dest="check_every_s",
+        type=float,
+        metavar="SECONDS",
+        default=60.0,
+        help="with --write: ask about open transactions",
     )
     parser.add_argument("--ha-port", type=port, metavar="N", help="let slaves follow: the port of the log stream")
     parser.add_argument(
@@ -82,7 +92,10 @@ def add_parsers(subparsers: Subparsers) -> None:
     parser.add_argument("--tls-cert", metavar="FILE", help="certificate; only TLS is spoken then")
     parser.add_argument("--tls-key", metavar="FILE", help="its key (default: in the file of the certificate)")
     parser.add_argument(
-        "--access-key", metavar="FILE", help="requests must be signed; lines `accessKey: A` and `secretKey: S`"
+        "--access-key",
+        dest="acl",
+        metavar="FILE",
+        help="requests must be signed; lines `accessKey: A` and `secretKey: S`",
     )
     parser.add_argument("--broker-name", metavar="NAME", help="name of the broker (default: as the store shows it)")
     parser.add_argument("--cluster", metavar="NAME", help="name of the cluster (default: likewise)")
@@ -97,31 +110,19 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.request_log:
         _log_requests(arguments.request_log)
     _raise_open_files()
+    hours = arguments.file_reserved_hours
+    keeps = None if hours is None else Retention(file_reserved_hours=hours, delete_when=arguments.delete_when)
     tls = (arguments.tls_cert, arguments.tls_key or arguments.tls_cert) if arguments.tls_cert else None
-    options = {
-        "advertise": arguments.advertise,
-        "offsets": arguments.offsets,
-        "tls": tls,
-        "acl": arguments.access_key,
-        "broker_name": arguments.broker_name,
-        "cluster": arguments.cluster,
-        "ha_port": arguments.ha_port,
-        "sync_slaves": arguments.sync_slaves,
-    }
-    if arguments.write:
-        if arguments.compat or arguments.commit_log:
-            raise ValueError("--compat, --commit-log: expected without --write")
-        sizes = {name: getattr(arguments, name) for name in ("hash_slots", "max_entries")}
-        hours = arguments.file_reserved_hours
-        keeps = None if hours is None else Retention(file_reserved_hours=hours, delete_when=arguments.delete_when)
-        with StoreWriter.open(arguments.store, flush=arguments.flush, retention=keeps, **sizes) as writer:
-            options |= {"create_topics": not arguments.no_create_topics, "check_every_s": arguments.check_every}
-            options["sync_flush_timeout_s"] = arguments.sync_flush_timeout
-            server = serve(writer, arguments.bind, arguments.port, **options)
-            asyncio.run(_serve(server, arguments))
+    options = ServeOptions.of({**vars(arguments), "retention": keeps, "tls": tls})
+    if not options.write:
+        with MessageStore.open(arguments.store, **open_options(arguments), compat=arguments.compat) as store:
+            asyncio.run(_serve(Server(store, options), arguments))
         return 0
-    with MessageStore.open(arguments.store, **open_options(arguments), compat=arguments.compat) as store:
-        asyncio.run(_serve(serve(store, arguments.bind, arguments.port, **options), arguments))
+    if arguments.compat or arguments.commit_log:
+        raise ValueError("--compat, --commit-log: expected without --write")
+    sizes = {name: getattr(arguments, name) for name in ("hash_slots", "max_entries")}
+    with StoreWriter.open(arguments.store, flush=options.flush, retention=keeps, **sizes) as writer:
+        asyncio.run(_serve(Server(writer, options), arguments))
     return 0
 
 

@@ -8,7 +8,7 @@ import socket
 import ssl
 import time
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -34,15 +34,16 @@ from logdex.rocketmq.write.store_writer import StoreWriter
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from types import TracebackType
-    from typing import TypeAlias
+    from typing import Any, TypeAlias
 
     from typing_extensions import Self
 
     from logdex._core import CommitLog
     from logdex._types import Flush
     from logdex.rocketmq.server.config_file import Saving
+    from logdex.rocketmq.write.options import StoreOptions
     from logdex.rocketmq.write.retention import Retention
 
     Tls: TypeAlias = "ssl.SSLContext | tuple[str | os.PathLike[str], str | os.PathLike[str]]"
@@ -62,6 +63,58 @@ _ANY_HOST = {"0.0.0.0", "::", ""}  # noqa: S104 -- refused without an address to
 _OFFSET_FILES = ("consumerOffset.json", "lmqConsumerOffset.json")
 
 
+@dataclass(frozen=True, kw_only=True)
+class ServeOptions:
+    """The options of `serve`, by the same names."""
+
+    host: str = "127.0.0.1"
+    port: int = 10911
+    advertise: str | None = None
+    write: bool = False
+    flush: Flush = "async"
+    retention: Retention | None = None
+    create_topics: bool = True
+    check_every_s: float = CHECK_EVERY_S
+    offsets: str | os.PathLike[str] | None = None
+    tls: Tls | None = None
+    acl: str | os.PathLike[str] | dict[str, str] | None = None
+    broker_name: str | None = None
+    cluster: str | None = None
+    limits: Limits | None = None
+    ha_port: int | None = None
+    sync_slaves: bool = False
+    sync_flush_timeout_s: float = FLUSH_TIMEOUT_S
+
+    def __post_init__(self) -> None:
+        """Check the options that need no look at the store.
+
+        Raises:
+            ValueError: An option has a value that no server has.
+        """
+        if self.host in _ANY_HOST and self.advertise is None:
+            raise ValueError(
+                f"advertise: expected HOST:PORT that clients reach, because host={self.host!r} is every address"
+            )
+        if self.advertise is not None and not self.advertise.rpartition(":")[2].isdecimal():
+            raise ValueError(f"advertise={self.advertise!r}: expected HOST:PORT")
+        if not 0 <= self.sync_flush_timeout_s < float("inf"):
+            raise ValueError(f"sync_flush_timeout_s={self.sync_flush_timeout_s}: expected seconds, 0 or more")
+
+    @classmethod
+    def of(cls, named: Mapping[str, Any]) -> ServeOptions:
+        """Return the options that a mapping has; its other members are ignored."""
+        return cls(**{field.name: named[field.name] for field in fields(cls) if field.name in named})
+
+    @property
+    def tls_context(self) -> ssl.SSLContext | None:
+        """Context of a server with a certificate and a key; None: no TLS."""
+        if self.tls is None or isinstance(self.tls, ssl.SSLContext):
+            return self.tls
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(*self.tls)
+        return context
+
+
 class Server:
     """A broker and its name server on one port, over a store. Use it with `async with`.
 
@@ -69,58 +122,17 @@ class Server:
     may run. Offsets that consumers commit are kept in memory, or in a file beside the store.
     """
 
-    def __init__(
-        self,
-        store: str | os.PathLike[str] | MessageStore | StoreWriter,
-        host: str,
-        port: int,
-        *,
-        write: bool,
-        flush: Flush,
-        retention: Retention | None,
-        create_topics: bool,
-        check_every_s: float,
-        advertise: str | None,
-        offsets: str | os.PathLike[str] | None,
-        tls: Tls | None,
-        acl: str | os.PathLike[str] | dict[str, str] | None,
-        broker_name: str | None,
-        cluster: str | None,
-        limits: Limits | None,
-        ha_port: int | None,
-        sync_slaves: bool,
-        sync_flush_timeout_s: float,
-    ) -> None:
-        if sync_slaves and (ha_port is None or not (write or isinstance(store, StoreWriter))):
+    def __init__(self, store: str | os.PathLike[str] | MessageStore | StoreWriter, options: ServeOptions) -> None:
+        self._is_master = options.write or isinstance(store, StoreWriter)
+        if options.sync_slaves and (options.ha_port is None or not self._is_master):
             raise ValueError("sync_slaves: expected with ha_port, for a server that takes messages")
-        if host in _ANY_HOST and advertise is None:
-            raise ValueError(
-                f"advertise: expected HOST:PORT that clients reach, because host={host!r} is every address"
-            )
-        if advertise is not None and not advertise.rpartition(":")[2].isdecimal():
-            raise ValueError(f"advertise={advertise!r}: expected HOST:PORT")
-        if not 0 <= sync_flush_timeout_s < float("inf"):
-            raise ValueError(f"sync_flush_timeout_s={sync_flush_timeout_s}: expected seconds, 0 or more")
-        if write and isinstance(store, MessageStore):
+        if options.write and isinstance(store, MessageStore):
             raise ValueError("write: expected the path of a store, or an open StoreWriter; a MessageStore only reads")
-        self._is_master = write or isinstance(store, StoreWriter)
-        if self._is_master and offsets is not None:
+        if self._is_master and options.offsets is not None:
             raise ValueError("offsets: a server that takes messages keeps them in the store, as a broker does")
         self._given = store
-        self._flush = flush
-        self._retention = retention
-        self._create_topics = create_topics
-        self._check_every_s = check_every_s
-        self._place = (host, port)
-        self._advertise = advertise
-        self._offsets = None if offsets is None else Path(local_path(offsets))
-        self._tls = tls
-        self._acl = acl
-        self._names = (broker_name, cluster)
-        self._limits = limits
-        self._ha_port = ha_port
-        self._sync_slaves = sync_slaves
-        self._sync_flush_timeout_s = sync_flush_timeout_s
+        self._options = options
+        self._offsets = None if options.offsets is None else Path(local_path(options.offsets))
         self._slaves: LogServer | None = None
         self._address: str | None = None
         self._store: MessageStore | None = None
@@ -163,7 +175,7 @@ class Server:
         if isinstance(given, StoreWriter):
             self._writer = given
         elif self._is_master and not isinstance(given, MessageStore):
-            self._writer = StoreWriter.open(given, flush=self._flush, retention=self._retention)
+            self._writer = StoreWriter.open(given, flush=self._options.flush, retention=self._options.retention)
         try:
             if isinstance(given, StoreWriter):
                 # Answers are read from files, also those about messages that were just put.
@@ -175,10 +187,9 @@ class Server:
             raise
 
     async def _start(self, store: MessageStore) -> None:
-        archive, writer = Archive(store), self._writer
-        keys = (
-            self._acl if self._acl is None or isinstance(self._acl, dict) else read_access_keys(local_path(self._acl))
-        )
+        archive, writer, options = Archive(store), self._writer, self._options
+        acl = options.acl
+        keys = acl if acl is None or isinstance(acl, dict) else read_access_keys(local_path(acl))
         tables = [archive.table(name, "offsetTable") for name in _OFFSET_FILES]
         own_file = None
         if writer is not None:
@@ -186,38 +197,34 @@ class Server:
             # As a broker it does not start with a file that it cannot read.
             own_file.load()
         offsets = ConsumerOffsets(tables, self._offsets, own_file)
-        broker, cluster = (given or own for given, own in zip(self._names, archive.names(), strict=True))
+        broker, cluster = archive.names()
+        broker, cluster = options.broker_name or broker, options.cluster or cluster
         state = State(broker, cluster, "", offsets)
         if writer is not None:
-            levels, may_create = len(delay_levels_ms(writer.options.delay_levels)), self._create_topics
-            topics = TopicTable(store.layout.config, broker, cluster, levels, archive.topics(), may_create=may_create)
-            groups, options = GroupTable(store.layout.config), writer.options
-            state.master = Master(
-                topics, groups, "", options.flush, options.retention, multi_dispatch=bool(options.multi_dispatch)
-            )
-        advertised = None if writer is None or self._advertise is None else await _resolved(self._advertise)
+            state.master = self._master(archive, writer.options, broker, cluster)
+        advertised = None if writer is None or options.advertise is None else await _resolved(options.advertise)
         table_writer = TableWriter(asyncio.get_running_loop())
         if writer is None:
             service = BrokerService(archive, state, keys)
         elif writer.options.flush == "sync":
-            put_each = partial(writer.put_each, flush_timeout_s=self._sync_flush_timeout_s)
+            put_each = partial(writer.put_each, flush_timeout_s=options.sync_flush_timeout_s)
             service = BrokerService(
                 archive, state, keys, put_each, partial(getattr, writer, "flushed_offset"), tables=table_writer
             )
         else:
             service = BrokerService(archive, state, keys, writer.put_each, tables=table_writer)
-        listener = Listener(service, self._limits)
+        listener = Listener(service, options.limits)
         try:
             if writer is not None:
                 # This must happen before the first pull can wait.
                 writer.follow(partial(_call_soon, asyncio.get_running_loop(), service.grown))
-            host, port = await listener.start(*self._place, tls_context(self._tls))
+            host, port = await listener.start(options.host, options.port, options.tls_context)
         except BaseException:
             service.close()
             table_writer.close()
             raise
         bound = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        state.address = self._address = self._advertise or bound
+        state.address = self._address = options.advertise or bound
         repeated = [asyncio.create_task(_repeat(service, state, table_writer))]
         self._running = (listener, service, state, table_writer, repeated)
         # This must happen before the first await, so that no request was answered yet.
@@ -230,7 +237,7 @@ class Server:
             )
             refused = (Code.MESSAGE_ILLEGAL, ILLEGAL_MESSAGE)
             state.master.topics.sends = SendTable(cluster, state.master.store_host, REGION, *refused)
-            repeated.append(asyncio.create_task(_check_transactions(service, self._check_every_s)))
+            repeated.append(asyncio.create_task(_check_transactions(service, options.check_every_s)))
         else:
             _warn_of_addresses(store, state.address)
         try:
@@ -239,11 +246,19 @@ class Server:
             await self.stop()
             raise
 
+    def _master(self, archive: Archive, store: StoreOptions, broker: str, cluster: str) -> Master:
+        """Return the topics and groups of a server that takes messages. It has no address yet."""
+        config, levels = archive.store.layout.config, len(delay_levels_ms(store.delay_levels))
+        may_create = self._options.create_topics
+        topics = TopicTable(config, broker, cluster, levels, archive.topics(), may_create=may_create)
+        is_multi = bool(store.multi_dispatch)
+        return Master(topics, GroupTable(config), "", store.flush, store.retention, multi_dispatch=is_multi)
+
     async def _serve_slaves(
         self, archive: Archive, state: State, service: BrokerService, listener: Listener, bound: tuple[str, int]
     ) -> None:
         """Listen for slaves: their log stream, and the port on which they ask for topics."""
-        if self._ha_port is None:
+        if self._options.ha_port is None:
             return
         if archive.is_remote:
             raise ValueError(f"ha_port: expected a store on this machine, found {archive.store.root}")
@@ -251,16 +266,16 @@ class Server:
         end = _KeptEnd(log) if writer is None else partial(getattr, writer, "max_offset")
         file_size = archive.log_file_size if writer is None else writer.file_size
         slaves = LogServer(log, file_size, end)
-        state.is_synchronous = self._sync_slaves
-        service.serve_slaves(slaves, SLAVE_TIMEOUT_S if self._sync_slaves else None)
+        state.is_synchronous = self._options.sync_slaves
+        service.serve_slaves(slaves, SLAVE_TIMEOUT_S if self._options.sync_slaves else None)
         host, port = bound
         try:
-            await listener.start(host, port - _VIP, tls_context(self._tls))
+            await listener.start(host, port - _VIP, self._options.tls_context)
         except (OSError, ValueError) as error:
             what = "a slave of 4.9.3 asks there for topics, logdex replicate does not"
             _log.warning("port %s: %s; %s", port - _VIP, error, what)
         self._slaves = slaves
-        state.ha_port = await slaves.start(host, self._ha_port)
+        state.ha_port = await slaves.start(host, self._options.ha_port)
 
     async def stop(self) -> None:
         """Stop accepting clients, send the remaining answers, and write the tables. A second call does nothing.
@@ -373,35 +388,8 @@ def serve(
         ...         await asyncio.sleep(3600)
         >>> asyncio.run(main())  # doctest: +SKIP
     """
-    return Server(
-        store,
-        host,
-        port,
-        write=write,
-        flush=flush,
-        retention=retention,
-        create_topics=create_topics,
-        check_every_s=check_every_s,
-        advertise=advertise,
-        offsets=offsets,
-        tls=tls,
-        acl=acl,
-        broker_name=broker_name,
-        cluster=cluster,
-        limits=limits,
-        ha_port=ha_port,
-        sync_slaves=sync_slaves,
-        sync_flush_timeout_s=sync_flush_timeout_s,
-    )
-
-
-def tls_context(tls: Tls | None) -> ssl.SSLContext | None:
-    """Return the context of a server with a certificate and a key."""
-    if tls is None or isinstance(tls, ssl.SSLContext):
-        return tls
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(*tls)
-    return context
+    options = locals()
+    return Server(options.pop("store"), ServeOptions(**options))
 
 
 class _KeptEnd:

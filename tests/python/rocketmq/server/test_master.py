@@ -608,17 +608,49 @@ def test_the_command_takes_messages_until_a_signal_comes(root: Path) -> None:
 
 
 def test_the_command_passes_its_options_on(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given: dict[str, object] = {}
+    given: list[rocketmq.ServeOptions] = []
 
-    def served(*_: object, **options: object) -> None:
-        given.update(options)
+    def served(_: object, options: rocketmq.ServeOptions) -> None:
+        given.append(options)
         raise ValueError("not now")
 
-    monkeypatch.setattr("logdex.cli.commands.serve.serve", served)
-    words = ["--write", "--flush", "sync", "--sync-flush-timeout", "0.5", "--check-every", "9", "--no-create-topics"]
-    assert main(["serve", str(root), *words]) == 2
-    names = ("sync_flush_timeout_s", "check_every_s", "create_topics")
-    assert [given[name] for name in names] == [0.5, 9, False]
+    monkeypatch.setattr("logdex.cli.commands.serve.Server", served)
+    names = [
+        "--bind",
+        "h",
+        "--port",
+        "1",
+        "--advertise",
+        "h:2",
+        "--broker-name",
+        "b",
+        "--cluster",
+        "c",
+        "--ha-port",
+        "3",
+    ]
+    writing = ["--write", "--flush", "sync", "--sync-flush-timeout", "0.5", "--check-every", "9", "--no-create-topics"]
+    files = ["--tls-cert", "cert", "--access-key", "keys", "--file-reserved-hours", "7", "--sync-slaves"]
+    assert main(["serve", str(root), *names, *writing, *files]) == 2
+    assert main(["serve", str(root), "--offsets", "file"]) == 2
+    expected = rocketmq.ServeOptions(
+        host="h",
+        port=1,
+        advertise="h:2",
+        write=True,
+        flush="sync",
+        retention=rocketmq.Retention(file_reserved_hours=7),
+        create_topics=False,
+        check_every_s=9,
+        tls=("cert", "cert"),
+        acl="keys",
+        broker_name="b",
+        cluster="c",
+        ha_port=3,
+        sync_slaves=True,
+        sync_flush_timeout_s=0.5,
+    )
+    assert given == [expected, rocketmq.ServeOptions(offsets="file")]
 
 
 def test_a_full_disk_refuses_sends_and_serves_the_rest(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import inspect
 import json
 import shutil
 import signal
@@ -660,3 +662,9 @@ def test_a_fault_after_the_work_of_a_thread_lets_the_client_go_on(
         assert not broker._searches
 
     run(test)
+
+
+def test_the_options_are_the_keywords_of_serve() -> None:
+    parameters = inspect.signature(rocketmq.serve).parameters.values()
+    options = {field.name: (field.type, field.default) for field in dataclasses.fields(rocketmq.ServeOptions)}
+    assert {each.name: (each.annotation, each.default) for each in parameters if each.name != "store"} == options
