@@ -36,16 +36,16 @@ SPARSE_FILES = 20
 _REMEMBERING = """
 import sys
 from logdex.__main__ import main
-from logdex.rocketmq.server import service
+from logdex.broker.rocketmq import service
 
 look, known = service.answer, {}
 
-def answer(store, state, request):
+def answer(broker, request):
     if request.command.code not in (11, 12):
-        return look(store, state, request)
+        return look(broker, request)
     asked = (request.command.code, *request.command.ext.items())
     if asked not in known:
-        known[asked] = look(store, state, request)
+        known[asked] = look(broker, request)
     return known[asked]
 
 service.answer = answer

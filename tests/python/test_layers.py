@@ -36,15 +36,17 @@ LAYERS = {
     "groups": set(),
     "_files": {"_core"},
     "_filesystem": {"_core"},
-    "_listener": set(),
     "arrow": {"_core", "_types"},
     "hash_index": BASE | {"arrow"},
-    "rocketmq": BASE | {"_listener", "arrow", "hash_index"},
+    "rocketmq": BASE | {"arrow", "hash_index"},
     "kafka": BASE | {"arrow", "hash_index"},
     "spark": BASE | {"arrow", "hash_index", "rocketmq", "kafka"},
+    "broker": BASE | {"hash_index", "rocketmq"},
     "web": BASE | {"arrow", "hash_index", "rocketmq", "kafka"},
     "cli": BASE | {"arrow", "hash_index", "rocketmq", "kafka", "web"},
 }
+# The names of the brokers in the library: types for the type checker, imported on first use.
+LAZY = {"rocketmq/__init__.py": {"broker"}}
 # These two import everything.
 ENTRY_POINTS = {"__init__", "__main__"}
 REQUIRED = {"arro3"}
@@ -123,11 +125,13 @@ def test_modules_are_found() -> None:
 def test_modules_import_only_lower_layers(module: Path) -> None:
     layer = _layer(module)
     allowed = LAYERS[layer] | {layer}
+    lazy = LAZY.get(module.relative_to(PACKAGE).as_posix(), set())
+    assert not lazy & {name.split(".")[1] for name, _ in _imports(module, when_it_runs=True) if "." in name}
     for name, line in _imports(module):
         if name.split(".")[0] == "logdex":
             target = name.split(".")[1]
             # `from logdex import open` takes a public name, not a layer.
-            assert target in allowed or (target not in LAYERS and layer in {"spark", "cli", "web"}), (
+            assert target in allowed | lazy or (target not in LAYERS and layer in {"spark", "cli", "web"}), (
                 f"{module}:{line} imports {name}"
             )
 
@@ -173,14 +177,48 @@ def test_only_spark_imports_optional_packages(module: Path) -> None:
     assert not found - allowed or _layer(module) == "spark", f"{module} imports {sorted(found)}"
 
 
+def _loaded(program: str) -> set[str]:
+    """Return the modules that a new interpreter has loaded after a program."""
+    program = f"import sys; {program}; print(*sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    return set(done.stdout.split())
+
+
+def test_the_library_loads_no_broker() -> None:
+    loaded = _loaded("import logdex.rocketmq, logdex.kafka; dir(logdex.rocketmq)")
+    assert "logdex.rocketmq.store" in loaded
+    assert not {name for name in loaded if name.startswith("logdex.broker")} | {"asyncio", "ssl"} & loaded
+
+
 def test_a_replica_needs_no_server() -> None:
     """A program that copies a store does not import the server."""
-    program = "import sys, logdex.rocketmq.replica; print(*sorted(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
-    loaded = set(done.stdout.split())
-    assert "logdex.rocketmq.replica.replication" in loaded
-    assert not {"asyncio", "logdex._listener", "logdex.rocketmq.replica.log_server"} & loaded
-    assert not {name for name in loaded if name.startswith("logdex.rocketmq.server")}
+    loaded = _loaded("from logdex.rocketmq import replicate")
+    assert "logdex.broker.replica.replication" in loaded
+    assert not {"asyncio", "logdex.broker.listener", "logdex.broker.replica.log_server"} & loaded
+    assert not {name for name in loaded if name.startswith("logdex.broker.rocketmq")}
+
+
+def test_no_module_of_the_brokers_imports_itself_in_a_circle() -> None:
+    """Imports for types count here, and folders are taken as one."""
+    brokers = [module for module in MODULES if _layer(module) == "broker"]
+    names = {_name(module): module for module in brokers}
+    modules: dict[str, set[str]] = {name: set() for name in names}
+    folders: dict[str, set[str]] = {}
+    for name, module in names.items():
+        folder = name if module.name == "__init__.py" else name.rpartition(".")[0]
+        for imported, _ in _imports(module):
+            found = imported if imported in names else imported.rpartition(".")[0]
+            if found in names and found != name:
+                modules[name] |= {found}
+                target = found if names[found].name == "__init__.py" else found.rpartition(".")[0]
+                folders.setdefault(folder, set()).update({target} - {folder})
+    assert sum(map(len, modules.values())) > len(modules)
+    assert len(folders) > 2
+    TopologicalSorter(modules).prepare()
+    # A package and the package in it are one: handlers use the broker, and the service uses the handlers.
+    inside = {folder: {each for each in targets if not each.startswith(folder)} for folder, targets in folders.items()}
+    inside = {folder: {each for each in targets if not folder.startswith(each)} for folder, targets in inside.items()}
+    TopologicalSorter(inside).prepare()
 
 
 def test_imported_packages_are_declared() -> None:

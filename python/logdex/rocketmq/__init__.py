@@ -17,8 +17,9 @@ from logdex.rocketmq.write.retention import Deleted, Retention
 from logdex.rocketmq.write.store_writer import PutResult, StoreStatistics, StoreWriter, WriterState
 
 if TYPE_CHECKING:
-    from logdex.rocketmq.replica import replicate
-    from logdex.rocketmq.server import ServeOptions, Server, serve
+    from logdex.broker.listener import Limits
+    from logdex.broker.replica.replication import Replication, replicate
+    from logdex.broker.rocketmq.server import ServeOptions, Server, serve
 
 __all__ = [
     "CommitLog",
@@ -30,10 +31,12 @@ __all__ = [
     "IndexFile",
     "IndexHeader",
     "IndexService",
+    "Limits",
     "Message",
     "MessageStore",
     "PutResult",
     "QueryOffsetResult",
+    "Replication",
     "Retention",
     "ServeOptions",
     "Server",
@@ -48,14 +51,21 @@ __all__ = [
     "serve",
 ]
 
-_OF_NETWORK = {"ServeOptions": "server", "Server": "server", "serve": "server", "replicate": "replica"}
+_OF_BROKERS = {
+    "Limits": "listener",
+    "Replication": "replica.replication",
+    "ServeOptions": "rocketmq.server",
+    "Server": "rocketmq.server",
+    "replicate": "replica.replication",
+    "serve": "rocketmq.server",
+}
+"""Names of `logdex.broker`, which the library imports only here, and only when they are used."""
 
 
 def __getattr__(name: str) -> object:
     # asyncio and ssl take longer to import than all of the rest.
-    if name in _OF_NETWORK:
-        module = importlib.import_module(f"logdex.rocketmq.{_OF_NETWORK[name]}")
-        return getattr(module, name)
+    if name in _OF_BROKERS:
+        return getattr(importlib.import_module(f"logdex.broker.{_OF_BROKERS[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

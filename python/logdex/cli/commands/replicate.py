@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from logdex.cli.arguments import command
 from logdex.cli.commands import SUMMARIES
 from logdex.cli.output import Progress, complain, counts_text, say, say_report
-from logdex.rocketmq.replica import Replication
+from logdex.rocketmq import Replication
 
 if TYPE_CHECKING:
     import argparse

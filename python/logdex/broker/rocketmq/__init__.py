@@ -1,0 +1,1 @@
+"""A RocketMQ broker and its name server over one store."""

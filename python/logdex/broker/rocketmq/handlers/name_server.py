@@ -1,0 +1,101 @@
+"""Answers of a name server: where topics are, and what the cluster is. All of it is this one server.
+
+Source: DefaultRequestProcessor.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from logdex.broker.rocketmq.requests import FAQ, Answer, Cost, Refusal, handles
+from logdex.broker.wire import RequestCode, ResponseCode
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from logdex.broker.rocketmq.broker import Broker
+    from logdex.broker.rocketmq.requests import Request
+
+_WRITE = 2
+
+
+def _brokers(broker: Broker) -> dict[str, Any]:
+    return {"brokerAddrs": {0: broker.address}, "brokerName": broker.name, "cluster": broker.cluster}
+
+
+@handles(RequestCode.GET_ROUTEINFO_BY_TOPIC, cost=Cost.FILE)
+def route(broker: Broker, request: Request) -> Answer:
+    """Answer where a topic is. Nobody may write to an broker.view: producers then fail before they send."""
+    name = request.text("topic")
+    topic = broker.topic(name)
+    if topic is None:
+        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"No topic route info in name server for the topic: {name}{FAQ}")
+    queues = {
+        "brokerName": broker.name,
+        "perm": topic.perm & ~_WRITE if broker.master is None else topic.perm,
+        "readQueueNums": topic.read_queues,
+        "topicSysFlag": topic.sys_flag,
+        "writeQueueNums": topic.write_queues,
+    }
+    return Answer.of({"brokerDatas": [_brokers(broker)], "filterServerTable": {}, "queueDatas": [queues]})
+
+
+@handles(RequestCode.GET_BROKER_CLUSTER_INFO)
+def cluster(broker: Broker, _: Request) -> Answer:
+    """Answer which brokers there are."""
+    table = {broker.name: _brokers(broker)}
+    return Answer.of({"brokerAddrTable": table, "clusterAddrTable": {broker.cluster: [broker.name]}})
+
+
+@handles(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, cost=Cost.SLOW)
+def topics(broker: Broker, _: Request) -> Answer:
+    """Answer which topics there are."""
+    return Answer.of({"topicList": [*broker.topics()]})
+
+
+@handles(RequestCode.GET_TOPICS_BY_CLUSTER, cost=Cost.SLOW)
+def topics_of_cluster(broker: Broker, request: Request) -> Answer:
+    """Answer which topics a cluster has."""
+    return Answer.of({"topicList": [*broker.topics()] if request.text("cluster") == broker.cluster else []})
+
+
+@handles(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
+def system_topics(broker: Broker, _: Request) -> Answer:
+    """Answer which topics are named like a broker or a cluster."""
+    return Answer.of({"brokerAddr": broker.address, "topicList": [broker.cluster, broker.name]})
+
+
+@handles(RequestCode.GET_KV_CONFIG)
+def key_value(_: Broker, request: Request) -> Answer:
+    """Answer one entry of the configuration by name: there is none."""
+    place = f"Namespace: {request.text('namespace')} Key: {request.text('key')}"
+    raise Refusal(ResponseCode.QUERY_NOT_FOUND, f"No config item, {place}", {})
+
+
+@handles(RequestCode.GET_KVLIST_BY_NAMESPACE)
+def key_values(_: Broker, request: Request) -> Answer:
+    """Answer a namespace of the configuration: there is none."""
+    raise Refusal(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {request.text('namespace')}")
+
+
+@handles(RequestCode.GET_NAMESRV_CONFIG)
+def config(broker: Broker, _: Request) -> Answer:
+    """Answer the properties of the name server."""
+    return Answer(body=f"listenPort={broker.address.rpartition(':')[2]}\nrocketmqHome=\n".encode())
+
+
+@handles(RequestCode.REGISTER_BROKER)
+def register(broker: Broker, request: Request) -> Answer:
+    """Answer a slave where its master is; no other broker is registered."""
+    if broker.ha_port is None or request.text("brokerName") != broker.name or not request.integer("brokerId"):
+        raise Refusal(
+            ResponseCode.SYSTEM_ERROR, "only slaves of this broker are registered, and only if it has a log stream"
+        )
+    host = broker.address.rpartition(":")[0]
+    return Answer(ext={"haServerAddr": f"{host}:{broker.ha_port}", "masterAddr": broker.address})
+
+
+@handles(RequestCode.UNREGISTER_BROKER)
+def unregister(_: Broker, __: Request) -> Answer:
+    """Answer a slave that stops."""
+    return Answer()

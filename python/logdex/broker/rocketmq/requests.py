@@ -1,0 +1,354 @@
+"""A request, its possible replies, and the registry of the functions that handle requests."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass, field
+from enum import IntEnum, auto
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from logdex._core import java_integer
+from logdex.broker.wire import ResponseCode
+from logdex.rocketmq import fastjson
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from logdex._core import RemotingCommand
+    from logdex.broker.wire import RequestCode
+    from logdex.rocketmq.message import Message
+
+_T = TypeVar("_T")
+_Answering = TypeVar("_Answering", bound="Callable[[Any, Request], Reply]")
+
+FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
+"""What brokers append to some remarks."""
+_LONGEST_BODY = 4 << 20
+"""Largest JSON body that is parsed, in bytes."""
+_MOST_DIGITS = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Peer:
+    """A client's connection. Two connections of one address are two peers."""
+
+    address: str
+    """Host and port."""
+
+    @property
+    def host(self) -> str | None:
+        """The address as messages have it; None for one that fits no message."""
+        return None if {"?", "%"} & set(self.address) else self.address
+
+
+@dataclass(slots=True)
+class Request:
+    """A client's command, and where it came from."""
+
+    command: RemotingCommand
+    peer: Peer
+    may_hold: bool = True
+    """False: a pull is answered now, even if there is no message."""
+    is_read: bool = field(default=False, init=False)
+    """True if the body was parsed."""
+    _content: Any = field(default=None, init=False)
+
+    def text(self, name: str, otherwise: str | None = None) -> str:
+        """Return a field.
+
+        Raises:
+            Refusal: It is missing, and nothing is given to take instead.
+        """
+        value = self.command.ext.get(name, otherwise)
+        if value is None:
+            raise exception(REMOTING_EXCEPTION, f"the custom field <{name}> is null")
+        return value
+
+    def integer(self, name: str, otherwise: int | None = None, *, bits: int = 64) -> int:
+        """Return a field that is a Java integer; `otherwise` if it is missing or not an integer.
+
+        Raises:
+            Refusal: The field is missing or not an integer, and there is no `otherwise`.
+
+        Source: RemotingCommand#decodeCommandCustomHeader.
+        """
+        text = self.command.ext.get(name)
+        if text is not None and (value := java_integer(text, bits)) is not None:
+            return value
+        if otherwise is None:
+            return integer_of(self.text(name) if text is None else text, bits)
+        value = None if text is None else _parsed(text, bits)
+        return otherwise if value is None else value
+
+    def is_true(self, name: str) -> bool:
+        """Return a field that is a Java boolean. A missing field is false, and so is any text except "true"."""
+        return self.command.ext.get(name, "").lower() == "true"
+
+    def members(self) -> dict[str, Any]:
+        """Return the body, an object in fastjson's dialect.
+
+        Raises:
+            Refusal: The body is not, or is too long.
+        """
+        if len(self.command.body) > _LONGEST_BODY:
+            found = f"a body of {len(self.command.body)} bytes: expected at most {_LONGEST_BODY}"
+            raise exception(_JSON_EXCEPTION, found)
+        try:
+            value = fastjson.loads(self.command.body.decode())
+        except ValueError as error:
+            raise exception(_JSON_EXCEPTION, str(error)) from None
+        if not isinstance(value, dict):
+            raise exception(_JSON_EXCEPTION, "expected an object")
+        return value
+
+    def content(self, read: Callable[[dict[str, Any]], _T]) -> _T:
+        """Return the result of `read` for the body. A second call returns the same result.
+
+        Raises:
+            Refusal: The body is not an object, or `read` raises it.
+        """
+        if not self.is_read:
+            self._content = read(self.members())
+            self.is_read = True
+        content: _T = self._content
+        return content
+
+
+@dataclass(slots=True, kw_only=True)
+class Answer:
+    """An answer."""
+
+    code: int = ResponseCode.SUCCESS
+    remark: str | None = None
+    ext: dict[str, str] | None = None
+    """None: this answer has no fields, not even an empty table."""
+    body: bytes = b""
+    notices: list[Notice] = field(default_factory=list)
+    """What clients are told first."""
+
+    @classmethod
+    def of(cls, value: object, **others: Any) -> Answer:  # noqa: ANN401 -- the other attributes
+        """Return an answer whose body is a value in fastjson's dialect."""
+        return cls(body=fastjson.dumps(value).encode(errors="replace"), **others)
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A one-way request to a client."""
+
+    peer: Peer
+    code: int
+    ext: dict[str, str]
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Wait until a queue grows beyond an offset, and ask again with `may_hold=False`."""
+
+    topic: str
+    queue_id: int
+    offset: int
+    seconds: float
+    """After this time ask again in any case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """Ask a client, and pass its answer on."""
+
+    peer: Peer
+    code: int
+    ext: dict[str, str]
+    body: bytes
+    who: str
+    """The client, for the remark if it does not answer."""
+
+
+NAME_END, VALUE_END = "\x01", "\x02"
+
+CLUSTER, DELAY, PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC, TAGS, TRANSACTION, UNIQ_KEY, WAIT = (
+    "CLUSTER",
+    "DELAY",
+    "PGROUP",
+    "REAL_QID",
+    "REAL_TOPIC",
+    "TAGS",
+    "TRAN_MSG",
+    "UNIQ_KEY",
+    "WAIT",
+)
+"""Names of properties (MessageConst)."""
+
+
+@dataclass(slots=True, kw_only=True)
+class NewMessage:
+    """A message that is put; `CommitLogWriter.put_each` takes it."""
+
+    topic: str
+    queue_id: int
+    body: bytes
+    """As it is stored; or that of a client's batch."""
+    properties: dict[str, str]
+    born_timestamp: int
+    born_host: str | None
+    """None: the broker."""
+    store_host: str
+    flag: int = 0
+    sys_flag: int = 0
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+    as_java_map: bool = True
+    """Whether the properties are written in the order of Java's HashMap."""
+    is_batch: bool = False
+    waits: bool = True
+    """Whether its producer waits for a slave (the property WAIT), and is told if the flush takes too long."""
+
+
+def again(message: Message, topic: str, queue_id: int, store_host: str) -> NewMessage:
+    """Return a message of the log, with its body as it is stored, for another place; its properties may be changed."""
+    return NewMessage(
+        topic=topic,
+        queue_id=queue_id,
+        body=message.body or b"",
+        properties=dict(message.properties),
+        born_timestamp=message.born_timestamp,
+        born_host=message.born_host,
+        store_host=store_host,
+        flag=message.flag,
+        sys_flag=message.sys_flag,
+        reconsume_times=message.reconsume_times,
+    )
+
+
+def properties_of(text: str) -> dict[str, str]:
+    """Return the properties of a text; entries without name or value are left out."""
+    found = {}
+    for entry in text.split(VALUE_END):
+        name, _, value = entry.partition(NAME_END)
+        if name and value:
+            found[name] = value
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Store a message, and go on with the places of it and its like in a batch; or with the reason why no log takes it."""
+
+    message: NewMessage
+    then: Callable[[Places | str], Answer | Put]
+    needs: str | None = None
+    """A topic that the topics file must contain before the message is stored; None: it already does."""
+
+
+Places: TypeAlias = "list[tuple[int, int, str]]"
+"""Queue offset, offset in the log and id of each message that was put."""
+Reply: TypeAlias = "Answer | Hold | Forward | Put | None"
+
+
+class Refusal(Exception):  # noqa: N818 -- an answer, which ends the work on a request
+    """An answer that is not a success."""
+
+    def __init__(self, code: int, remark: str, ext: dict[str, str] | None = None) -> None:
+        super().__init__(code, remark)
+        self.answer = Answer(code=code, remark=remark, ext=ext)
+
+
+REMOTING_EXCEPTION = "org.apache.rocketmq.remoting.exception.RemotingCommandException"
+_JSON_EXCEPTION = "com.alibaba.fastjson.JSONException"
+
+
+def exception(kind: str, text: str) -> Refusal:
+    """Return a broker's answer to an exception: the exception's class and text, and a line of source code."""
+    return Refusal(ResponseCode.SYSTEM_ERROR, f"{kind}: {text}, logdex.rocketmq.server")
+
+
+def integer_of(text: str, bits: int) -> int:
+    """Return the 32-bit or 64-bit integer that Java parses from a text.
+
+    Raises:
+        Refusal: The text is not such an integer.
+    """
+    value = _parsed(text, bits)
+    if value is None:
+        raise exception("java.lang.NumberFormatException", f'For input string: "{text:.{_MOST_DIGITS}}"')
+    return value
+
+
+def _parsed(text: str, bits: int) -> int | None:
+    value = java_integer(text, bits)
+    if value is None and not text.isascii() and len(text) <= _MOST_DIGITS:
+        # Java accepts the digits of all scripts.
+        value = java_integer("".join(str(unicodedata.decimal(each, each)) for each in text), bits)
+    return value
+
+
+class Cost(IntEnum):
+    """Where a request is answered, from the cheapest to the most expensive kind."""
+
+    QUICK = auto()
+    """In the event loop. All requests that change the state are of this kind."""
+    FILE = auto()
+    """In the event loop, but in a thread if the store is on another machine: the request reads a file."""
+    SEARCH = auto()
+    """In a thread, unless the last request with this code was quick: the request is one search."""
+    SLOW = auto()
+    """In a thread: the request reads much, or as much as the client chooses."""
+    MANY = auto()
+    """In the only thread for requests that read each queue of a topic or of all groups."""
+
+
+class Kind(IntEnum):
+    """What a request needs of a server, which also decides how others refuse it."""
+
+    QUESTION = auto()
+    """Nothing: each server answers it."""
+    SEND = auto()
+    """A server that takes messages. Others answer that sending is forbidden."""
+    CHANGE = auto()
+    """A server that takes messages. Others answer that they take no changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """How requests with one code are handled."""
+
+    answer: Callable[[Any, Request], Reply] | None
+    """None: every server refuses the request."""
+    cost: Cost = Cost.QUICK
+    kind: Kind = Kind.QUESTION
+    parse: Callable[[dict[str, Any]], object] | None = None
+    """The parser of a body whose length the client chooses. A thread parses a long body before the request is answered."""
+
+
+HANDLERS: dict[int, Handler] = {}
+"""The registry of requests: handlers by request code."""
+UNKNOWN = Handler(None)
+"""The handler of all other codes."""
+
+
+def handles(
+    *codes: RequestCode,
+    cost: Cost = Cost.QUICK,
+    kind: Kind = Kind.QUESTION,
+    parse: Callable[[dict[str, Any]], object] | None = None,
+) -> Callable[[_Answering], _Answering]:
+    """Register a function as the handler of request codes."""
+
+    def register(answer: _Answering) -> _Answering:
+        _register(codes, Handler(answer, cost, kind, parse))
+        return answer
+
+    return register
+
+
+def refuses(*codes: RequestCode, kind: Kind) -> None:
+    """Register request codes that every server refuses."""
+    _register(codes, Handler(None, kind=kind))
+
+
+def _register(codes: tuple[RequestCode, ...], handler: Handler) -> None:
+    twice = HANDLERS.keys() & {*codes}
+    if twice:
+        raise ValueError(f"requests {sorted(twice)}: expected one handler for each code")
+    HANDLERS.update(dict.fromkeys(codes, handler))
