@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from logdex._core import tags_hash
-from logdex.broker.rocketmq.requests import Notice
+from logdex.broker.rocketmq.requests import Notice, integer_in, list_in, objects_in, text_in
 from logdex.broker.wire import RequestCode
 
 if TYPE_CHECKING:
@@ -83,15 +83,22 @@ class Subscription:
 
     @classmethod
     def of_heartbeat(cls, members: dict[str, Any]) -> Subscription:
-        """Read the subscription of a heartbeat. C++ clients leave out what is empty."""
-        topic, expression = str(members["topic"]), str(members.get("subString") or ALL_TAGS)
-        if any(len(members.get(name) or ()) > _MOST_TAGS for name in ("tagsSet", "codeSet")):
-            raise ValueError(f"expected at most {_MOST_TAGS} tags")
-        codes = [int(code) for code in members.get("codeSet") or []]
-        codes = codes or [tags_hash(str(tag)) for tag in members.get("tagsSet") or []]
+        """Parse the subscription of a heartbeat. C++ clients leave out what is empty.
+
+        Raises:
+            ValueError: A member has a wrong type, or there are too many tags.
+        """
+        topic, expression = text_in(members, "topic"), str(members.get("subString") or ALL_TAGS)
+        tags, codes = (list_in(members, name) if members.get(name) else [] for name in ("tagsSet", "codeSet"))
+        if max(len(tags), len(codes)) > _MOST_TAGS:
+            raise ValueError(f"tagsSet, codeSet: expected at most {_MOST_TAGS} tags")
+        codes = [integer_in("codeSet", code) for code in codes] or [tags_hash(str(tag)) for tag in tags]
         if any(not -(1 << 31) <= code < 1 << 31 for code in codes):
             raise ValueError("codeSet: expected 32-bit integers")
-        kind, version = str(members.get("expressionType") or TAG), int(members.get("subVersion") or 0)
+        kind, version = (
+            str(members.get("expressionType") or TAG),
+            integer_in("subVersion", members.get("subVersion") or 0),
+        )
         return cls(topic, expression, kind, version, codes, members)
 
     @property
@@ -150,15 +157,15 @@ class ConsumerData:
         """Parse a group of a heartbeat.
 
         Raises:
-            ValueError, TypeError, KeyError, AttributeError: The data is invalid.
+            ValueError: A member is missing or has a wrong type.
         """
         return cls(
-            str(members["groupName"]),
+            text_in(members, "groupName"),
             members.get("unitMode") is True,
-            _constant(members.get("consumeType"), _CONSUME_TYPES),
-            _constant(members.get("messageModel"), _MESSAGE_MODELS),
-            _constant(members.get("consumeFromWhere"), _FROM_WHERE),
-            [Subscription.of_heartbeat(each) for each in members.get("subscriptionDataSet", [])],
+            _constant(members, "consumeType", _CONSUME_TYPES),
+            _constant(members, "messageModel", _MESSAGE_MODELS),
+            _constant(members, "consumeFromWhere", _FROM_WHERE),
+            [Subscription.of_heartbeat(each) for each in objects_in(members, "subscriptionDataSet")],
         )
 
 
@@ -288,14 +295,15 @@ class Clients:
         ]
 
 
-def _constant(value: object, names: tuple[str, ...]) -> str | None:
-    """Return a constant by its name or its number; None for another name.
+def _constant(members: dict[str, Any], member: str, names: tuple[str, ...]) -> str | None:
+    """Return a constant that a member gives by name or number; None for another name.
 
     Raises:
         ValueError: The value is neither.
     """
+    value = members.get(member)
     if value is None or isinstance(value, str):
         return value if value in names else None
     if not isinstance(value, int) or not 0 <= value < len(names):
-        raise ValueError(f"{value!r:.40}: expected one of {', '.join(names)}, or 0 to {len(names) - 1}")
+        raise ValueError(f"{member}: expected one of {', '.join(names)}, or 0 to {len(names) - 1}, found {value!r:.40}")
     return names[value]

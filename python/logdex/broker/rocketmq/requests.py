@@ -263,6 +263,59 @@ def exception(kind: str, text: str) -> Refusal:
     return Refusal(ResponseCode.SYSTEM_ERROR, f"{kind}: {text}, logdex.rocketmq.server")
 
 
+def list_in(members: dict[str, Any], name: str) -> list[Any]:
+    """Return a list of a JSON body; empty if it is missing.
+
+    Raises:
+        ValueError: The value is not a list.
+    """
+    value = members.get(name, [])
+    if not isinstance(value, list):
+        raise _wrong(name, "a list", value)
+    return value
+
+
+def objects_in(members: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """Return a list of objects of a JSON body; empty if it is missing.
+
+    Raises:
+        ValueError: The value is not a list, or one of its members is not an object.
+    """
+    values = list_in(members, name)
+    for value in values:
+        if not isinstance(value, dict):
+            raise _wrong(name, "a list of objects", value)
+    return values
+
+
+def text_in(members: dict[str, Any], name: str) -> str:
+    """Return a text of a JSON body.
+
+    Raises:
+        ValueError: The text is missing.
+    """
+    if name not in members:
+        raise ValueError(f"{name}: expected a text, found nothing")
+    return str(members[name])
+
+
+def integer_in(name: str, value: Any) -> int:  # noqa: ANN401 -- what JSON holds
+    """Return a value of a JSON body as an integer. The name is that of its member.
+
+    Raises:
+        ValueError: The value is not an integer.
+    """
+    try:
+        return int(value)
+    except (ValueError, TypeError, OverflowError):
+        raise _wrong(name, "an integer", value) from None
+
+
+def _wrong(name: str, expected: str, value: object) -> ValueError:
+    shown = {list: "a list", dict: "an object", type(None): "null"}.get(type(value), f"{value!r:.40}")
+    return ValueError(f"{name}: expected {expected}, found {shown}")
+
+
 def integer_of(text: str, bits: int) -> int:
     """Return the 32-bit or 64-bit integer that Java parses from a text.
 

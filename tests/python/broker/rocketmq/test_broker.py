@@ -266,6 +266,47 @@ def test_bodies_that_are_none_are_refused(asked: Asked) -> None:
     assert asked.answer(34, json.dumps({"clientID": "c", "consumerDataSet": [wrong]}).encode()).code == 1
 
 
+_GROUP = {"groupName": "g", "subscriptionDataSet": [{"topic": "T"}]}
+_QUEUE = {"brokerName": "b", "queueId": 1, "topic": "T"}
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "remark"),
+    [
+        (34, {"consumerDataSet": 5}, "heartbeat: consumerDataSet: expected a list, found 5"),
+        (34, {"consumerDataSet": None}, "heartbeat: consumerDataSet: expected a list, found null"),
+        (34, {"consumerDataSet": ["g"]}, "heartbeat: consumerDataSet: expected a list of objects, found 'g'"),
+        (34, {"consumerDataSet": [{}]}, "heartbeat: groupName: expected a text, found nothing"),
+        (34, {"producerDataSet": [[]]}, "heartbeat: producerDataSet: expected a list of objects, found a list"),
+        (34, {"subscriptionDataSet": {}}, "heartbeat: subscriptionDataSet: expected a list, found an object"),
+        (34, {"subscriptionDataSet": [{}]}, "heartbeat: topic: expected a text, found nothing"),
+        (34, {"subVersion": [1]}, "heartbeat: subVersion: expected an integer, found a list"),
+        (34, {"subVersion": "new"}, "heartbeat: subVersion: expected an integer, found 'new'"),
+        (34, {"tagsSet": 7}, "heartbeat: tagsSet: expected a list, found 7"),
+        (34, {"codeSet": ["a"]}, "heartbeat: codeSet: expected an integer, found 'a'"),
+        (34, {"codeSet": [2**40]}, "heartbeat: codeSet: expected 32-bit integers"),
+        (
+            34,
+            {"messageModel": 9},
+            "heartbeat: messageModel: expected one of BROADCASTING, CLUSTERING, or 0 to 1, found 9",
+        ),
+        (41, {"mqSet": 1, "consumerGroup": "g", "clientId": "c"}, "mqSet: expected a list, found 1"),
+        (42, {"mqSet": [_QUEUE], "clientId": "c"}, "consumerGroup: expected a text, found nothing"),
+        (41, {"mqSet": [_QUEUE | {"queueId": None}]}, "queueId: expected an integer, found null"),
+    ],
+)
+def test_a_wrong_type_in_a_body_is_named(code: int, body: dict[str, Any], remark: str, asked: Asked) -> None:
+    """The remark names the member, what was expected and what was found."""
+    subscription = body if body.keys() & {"subVersion", "tagsSet", "codeSet"} else {}
+    if subscription:
+        body = {"consumerDataSet": [_GROUP | {"subscriptionDataSet": [{"topic": "T"} | subscription]}]}
+    elif body.keys() & {"subscriptionDataSet", "messageModel"}:
+        body = {"consumerDataSet": [_GROUP | body]}
+    refused = asked.answer(code, json.dumps(body).encode())
+    assert (refused.code, refused.remark) == (1, remark)
+    assert not asked.broker.clients.consumers
+
+
 def test_sql_is_not_supported(asked: Asked) -> None:
     body = json.dumps({"clientId": "c", "group": "g", "subscriptionData": {"expressionType": "SQL92"}}).encode()
     assert asked.answer(46, body).code == 1

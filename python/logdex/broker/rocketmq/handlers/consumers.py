@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logdex._core import RemotingCommand
 from logdex.broker.rocketmq.clients import TAG, ConsumerData, Member
-from logdex.broker.rocketmq.requests import Answer, Cost, Forward, Refusal, handles
+from logdex.broker.rocketmq.requests import Answer, Cost, Forward, Refusal, handles, integer_in, objects_in, text_in
 from logdex.broker.wire import RequestCode, ResponseCode
 from logdex.rocketmq.fastjson import MessageQueue
 from logdex.rocketmq.message import offset_in_msg_id
@@ -104,16 +104,15 @@ class _Heartbeat(NamedTuple):
 def _heartbeat(data: dict[str, Any]) -> _Heartbeat:
     try:
         client_id = data.get("clientID")
-        consumers = [ConsumerData.of_heartbeat(each) for each in data.get("consumerDataSet", [])]
-        producers = [str(each["groupName"]) for each in data.get("producerDataSet", [])]
-        found = _Heartbeat(None if client_id is None else str(client_id), consumers, producers)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"heartbeat: {error!r}") from None
+        consumers = [ConsumerData.of_heartbeat(each) for each in objects_in(data, "consumerDataSet")]
+        producers = [text_in(each, "groupName") for each in objects_in(data, "producerDataSet")]
+    except ValueError as error:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"heartbeat: {error}") from None
     if max(len(consumers), len(producers)) > _MOST_GROUPS:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"heartbeat: expected at most {_MOST_GROUPS} groups")
     if sum(len(each.subscriptions) for each in consumers) > _MOST_SUBSCRIPTIONS:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"heartbeat: expected at most {_MOST_SUBSCRIPTIONS} subscriptions")
-    return found
+    return _Heartbeat(None if client_id is None else str(client_id), consumers, producers)
 
 
 @handles(RequestCode.HEART_BEAT, parse=_heartbeat)
@@ -130,7 +129,7 @@ def heartbeat(broker: Broker, request: Request) -> Answer:
         for group in data.producers:
             broker.clients.produce(group, request.peer, member)
     except (Refusal, ValueError) as error:
-        refused = error if isinstance(error, Refusal) else Refusal(ResponseCode.SYSTEM_ERROR, f"heartbeat: {error!r}")
+        refused = error if isinstance(error, Refusal) else Refusal(ResponseCode.SYSTEM_ERROR, f"heartbeat: {error}")
         # The client has joined the groups before.
         refused.answer.notices = notices
         raise refused from None
@@ -156,17 +155,20 @@ def members(broker: Broker, request: Request) -> Answer:
 
 
 def _queues(data: dict[str, Any]) -> tuple[str, str, list[MessageQueue]]:
-    given = data.get("mqSet") or []
     try:
+        given = objects_in(data, "mqSet") if data.get("mqSet") else []
         # A set, so that a repeated queue counts once.
         queues = [
             *dict.fromkeys(
-                MessageQueue(str(each["brokerName"]), int(each["queueId"]), str(each["topic"])) for each in given
+                MessageQueue(
+                    text_in(each, "brokerName"), integer_in("queueId", each.get("queueId")), text_in(each, "topic")
+                )
+                for each in given
             )
         ]
-        found = str(data["consumerGroup"]), str(data["clientId"]), queues
-    except (ValueError, TypeError, KeyError) as error:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"mqSet: {error!r}") from None
+        found = text_in(data, "consumerGroup"), text_in(data, "clientId"), queues
+    except ValueError as error:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
     if len(queues) > _MOST_QUEUES:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"mqSet: expected at most {_MOST_QUEUES} queues, found {len(queues)}")
     return found
