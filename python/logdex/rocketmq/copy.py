@@ -12,12 +12,13 @@ from logdex._files import refuse_broker_directory
 from logdex._types import MAX_INT32
 from logdex.hash_index.query import MIN_TIME, TimeRange
 from logdex.report import Finding, Report
+from logdex.rocketmq.broker_config import SCHEDULE_TOPIC
 from logdex.rocketmq.index_service import INDEXES_TAGS
 from logdex.rocketmq.queues import QueueSet
 from logdex.rocketmq.write.options import DEFAULT_FILE_SIZE, StoreOptions
 from logdex.rocketmq.write.parts import StoreParts
 from logdex.rocketmq.write.recovery import READING, holds_log
-from logdex.rocketmq.write.schedule import SCHEDULE_TOPIC, DelayOffsets
+from logdex.rocketmq.write.schedule import DelayOffsets
 
 if TYPE_CHECKING:
     import os

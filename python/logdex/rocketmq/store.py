@@ -16,10 +16,10 @@ from logdex._types import MAX_INT64, check_int64, check_queue_id
 from logdex.hash_index.query import CLOCK_SLACK_MS, TimeRange, check_clock_slack
 from logdex.hash_index.sealed import check_sealed
 from logdex.report import Damage, merge
+from logdex.rocketmq.broker_config import group_offsets
 from logdex.rocketmq.check import StoreCheck
 from logdex.rocketmq.explain import explain
 from logdex.rocketmq.find import ANY_TOPIC, BODY_BUDGET_BYTES, FilesIndex, KeySearch
-from logdex.rocketmq.groups import group_offsets
 from logdex.rocketmq.index_service import INDEXES_TAGS, IndexService
 from logdex.rocketmq.layout import StoreLayout, configured_topics, find_layout, is_store
 from logdex.rocketmq.message import is_msg_id, offset_in_msg_id

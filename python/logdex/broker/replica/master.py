@@ -20,9 +20,12 @@ from logdex._core import RemotingCommand
 from logdex._types import MAX_INT64, MIN_INT64
 from logdex.broker.wire import RequestCode, ResponseCode
 from logdex.errors import CorruptFileError
+from logdex.rocketmq.broker_config import DELAY_OFFSETS, GROUPS, OFFSETS, TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from logdex.rocketmq.broker_config import Table
 
 ANSWER_S = 3.0
 """Seconds that an answer may take, as for a slave of 4.9.3."""
@@ -100,8 +103,8 @@ class Master:
         # A log without files begins with -1.
         return MasterState(max(0, bounds[0]), bounds[1], file_size, ha_port, str(facts.get("brokerRole", "")), options)
 
-    def tables(self) -> dict[str, bytes]:
-        """Return the tables that a slave copies, by the names of their files.
+    def tables(self) -> dict[Table, bytes]:
+        """Return the content of the tables that a slave copies.
 
         Raises:
             OSError: The master cannot be reached, does not answer in time, or refuses.
@@ -109,10 +112,10 @@ class Master:
         with self._connection() as connection:
             # In the order of a slave.
             return {
-                "topics.json": connection.ask(RequestCode.GET_ALL_TOPIC_CONFIG).body,
-                "consumerOffset.json": connection.ask(RequestCode.GET_ALL_CONSUMER_OFFSET).body,
-                "delayOffset.json": connection.ask(RequestCode.GET_ALL_DELAY_OFFSET).body,
-                "subscriptionGroup.json": connection.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG).body,
+                TOPICS: connection.ask(RequestCode.GET_ALL_TOPIC_CONFIG).body,
+                OFFSETS: connection.ask(RequestCode.GET_ALL_CONSUMER_OFFSET).body,
+                DELAY_OFFSETS: connection.ask(RequestCode.GET_ALL_DELAY_OFFSET).body,
+                GROUPS: connection.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG).body,
             }
 
     def message(self, phy_offset: int) -> bytes | None:

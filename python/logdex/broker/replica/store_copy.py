@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from logdex._core import CommitLog, make_directory, read_file, replace_file, sync_directory
+from logdex._core import CommitLog, read_file
 from logdex.errors import CorruptFileError, GeometryError
 from logdex.rocketmq import fastjson
-from logdex.rocketmq.groups import TABLE, parse_offsets
+from logdex.rocketmq.broker_config import OFFSETS, members_of, parse_offsets, write_table
 from logdex.rocketmq.layout import OFFSET_NAME, StoreLayout
 from logdex.rocketmq.write.options import StoreOptions
 from logdex.rocketmq.write.parts import StoreParts
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from logdex.broker.replica.master import MasterState
     from logdex.report import Report
+    from logdex.rocketmq.broker_config import Table
 
 _GEOMETRY = ("hash_slots", "max_entries")
 
@@ -147,65 +148,41 @@ class StoreCopy:
             self._parts.close()
 
 
-_MEMBERS = {
-    "topics.json": "topicConfigTable",
-    "consumerOffset.json": TABLE,
-    "delayOffset.json": TABLE,
-    "subscriptionGroup.json": "subscriptionGroupTable",
-}
+def write_tables(config: Path, bodies: Mapping[Table, bytes]) -> None:
+    """Write the master's tables into their files if they differ. A body that is not the table only gets a warning.
 
-_log = logging.getLogger(__name__)
-
-
-def write_tables(config: Path, bodies: Mapping[str, bytes]) -> None:
-    """Write the master's answers into the files of their names, if they differ. What is no such table only gets a warning.
+    Offsets of consumers are merged: groups that the master deleted stay.
 
     Raises:
-        OSError: The system refuses.
+        OSError: An I/O error.
     """
-    changed = False
-    for name, body in bodies.items():
-        old = _read(config / name)
-        content = _merged(old, body) if name == "consumerOffset.json" else body
-        if _table(name, content) is None:
-            _log.warning("%s: the master sent no such table: %.80r", name, body)
+    for table, body in bodies.items():
+        path = config / table.file
+        old = read_file(path) if path.exists() else b""
+        content = _merged(old, body) if table is OFFSETS else body
+        if _members(table, content) is None:
+            _log.warning("%s: the master sent no such table: %.80r", table.file, body)
         elif content != old:
-            make_directory(config)
-            if old is not None:
-                replace_file(config / f"{name}.bak", old)
-            replace_file(config / name, content)
-            changed = True
-    if changed:
-        sync_directory(config)
+            write_table(path, content)
 
 
-def _read(path: Path) -> bytes | None:
+def _members(table: Table, content: bytes) -> dict[str, Any] | None:
+    """Return the members of a file's content; None if they lack the table."""
     try:
-        return read_file(path)
-    except FileNotFoundError:
-        return None
-
-
-def _table(name: str, content: bytes | None) -> dict[str, Any] | None:
-    """Return the members of a file's content; None if it is no such table."""
-    if not content:
-        return None
-    try:
-        members = fastjson.loads(content.decode())
+        members = members_of(content.decode())
     except ValueError:
         return None
-    return members if isinstance(members, dict) and isinstance(members.get(_MEMBERS[name]), dict) else None
+    return members if isinstance(members.get(table.name), dict) else None
 
 
-def _merged(old: bytes | None, body: bytes) -> bytes:
+def _merged(old: bytes, body: bytes) -> bytes:
     """Return the offsets of the master, with those that only the copy has."""
-    name = "consumerOffset.json"
-    before, members = _table(name, old), _table(name, body)
-    if before is None or members is None or before[TABLE].keys() <= members[TABLE].keys():
+    before, members = _members(OFFSETS, old), _members(OFFSETS, body)
+    if before is None or members is None or before[OFFSETS.name].keys() <= members[OFFSETS.name].keys():
         return body
     try:
-        offsets = {**parse_offsets(before[TABLE]), **parse_offsets(members[TABLE])}
-    except (ValueError, AttributeError, TypeError):
+        offsets = parse_offsets(before[OFFSETS.name]) | parse_offsets(members[OFFSETS.name])
+    except ValueError:
         return body
-    members[TABLE] = {f"{topic}@{group}": queues for (topic, group), queues in offsets.items()}
+    members[OFFSETS.name] = {f"{topic}@{group}": queues for (topic, group), queues in offsets.items()}
     return fastjson.dumps(members).encode(errors="replace")

@@ -14,24 +14,24 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from logdex._core import Meter, read_file
+from logdex._core import Meter
 from logdex._files import RemotePath
 from logdex.broker.rocketmq.clients import Clients
 from logdex.broker.rocketmq.requests import Refusal
-from logdex.broker.rocketmq.tables import RETRY_PREFIX, UNIT_SUB, Topic, number_of, topic_of
+from logdex.broker.rocketmq.tables import UNIT_SUB, Topic, number_of, topic_of
 from logdex.broker.wire import ResponseCode
-from logdex.rocketmq import fastjson
+from logdex.rocketmq.broker_config import AUTO_CREATE_TOPIC, RETRY_PREFIX, TOPICS, readable_members
 from logdex.rocketmq.fastjson import MessageQueue
 from logdex.rocketmq.overview import first_time
 from logdex.rocketmq.write.options import DEFAULT_FILE_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from pathlib import Path
 
     from logdex._core import ConsumeQueue, QueueView
     from logdex._types import Flush
     from logdex.broker.rocketmq.tables import ConfigTable, ConsumerOffsets, GroupTable, TopicTable
+    from logdex.rocketmq.broker_config import Table
     from logdex.rocketmq.find import KeyView
     from logdex.rocketmq.store import MessageStore
     from logdex.rocketmq.write.retention import Retention
@@ -74,8 +74,12 @@ class StoreView:
 
         Source: TopicConfigManager: both have a topic from which others inherit; the cluster's has 16 queues, the broker's one.
         """
-        table = self.table("topics.json", "topicConfigTable")
-        own = [name for name, topic in table.items() if number_of(topic, "perm", 0) & _INHERIT and name != "TBW102"]
+        table = self.table(TOPICS)
+        own = [
+            name
+            for name, topic in table.items()
+            if number_of(topic, "perm", 0) & _INHERIT and name != AUTO_CREATE_TOPIC
+        ]
         clusters = [
             name for name in own if f"{name}_REPLY_TOPIC" in table or number_of(table[name], "readQueueNums", 0) > 1
         ]
@@ -92,7 +96,7 @@ class StoreView:
         for topic, queue_id in self.store.queues():
             on_disk[topic] = max(on_disk.get(topic, 0), queue_id + 1)
         topics: dict[str, Topic] = {}
-        for name, members in self.table("topics.json", "topicConfigTable").items():
+        for name, members in self.table(TOPICS).items():
             config = topic_of(members)
             # A topic that was made smaller still has messages in its other queues.
             topics[name] = replace(config, read_queues=max(config.read_queues, on_disk.get(name, 0)))
@@ -100,15 +104,14 @@ class StoreView:
             topics.setdefault(name, Topic(queues, queues, 6))
         return topics
 
-    def table(self, file: str, name: str) -> dict[str, Any]:
-        """Return a table of one of the broker's config files, or of its backup; empty if neither can be read."""
-        found = self.config(file).get(name)
+    def table(self, table: Table) -> dict[str, Any]:
+        """Return a table of the store's broker, or of its copy; empty if neither can be read."""
+        found = self.config(table).get(table.name)
         return found if isinstance(found, dict) else {}
 
-    def config(self, file: str) -> dict[str, Any]:
-        """Return one of the broker's config files, or its backup; empty if neither can be read."""
-        config = self.store.layout.config
-        return self._kept(file, lambda: _read(config / file) or _read(config / f"{file}.bak") or {})
+    def config(self, table: Table) -> dict[str, Any]:
+        """Return the file of a table, or its copy; empty if neither can be read."""
+        return self._kept(table.file, lambda: readable_members(self.store.layout.config / table.file))
 
     def queue(self, topic: str, queue_id: int) -> tuple[ConsumeQueue, QueueView] | None:
         """Return a queue and its current view; None if the queue has no files."""
@@ -175,17 +178,6 @@ class StoreView:
             self._facts[name] = (time.monotonic() + (kept_s or self._facts_kept_s), fact)
         value: _T = fact
         return value
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    try:
-        table = fastjson.loads(read_file(path).decode())
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        _log.warning("%s: not used: %s", path, error)
-        return None
-    return table if isinstance(table, dict) else None
 
 
 PULLED, STORED = "messages_total", "stored_messages_total"

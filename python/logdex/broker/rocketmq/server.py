@@ -24,8 +24,9 @@ from logdex.broker.rocketmq.broker import Broker, Master, StoreView
 from logdex.broker.rocketmq.handlers.sends import ILLEGAL_MESSAGE, REGION
 from logdex.broker.rocketmq.handlers.transactions import CHECK_EVERY_S
 from logdex.broker.rocketmq.service import BrokerService
-from logdex.broker.rocketmq.tables import ConfigFile, ConsumerOffsets, GroupTable, TableWriter, TopicTable
+from logdex.broker.rocketmq.tables import ConsumerOffsets, GroupTable, TableWriter, TopicTable
 from logdex.broker.wire import ResponseCode
+from logdex.rocketmq.broker_config import LIGHT_OFFSETS, OFFSETS, read_members
 from logdex.rocketmq.store import MessageStore
 from logdex.rocketmq.write.store_writer import StoreWriter
 
@@ -57,7 +58,6 @@ _LOOK_S = 1.0
 _SAVE_S = 5.0
 _GRACE_S = 5.0
 _ANY_HOST = {"0.0.0.0", "::", ""}  # noqa: S104 -- refused without an address to tell clients
-_OFFSET_FILES = ("consumerOffset.json", "lmqConsumerOffset.json")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,12 +198,12 @@ class Server:
         view, writer, options = StoreView(store), self._writer, self._options
         acl = options.acl
         keys = acl if acl is None or isinstance(acl, dict) else read_access_keys(local_path(acl))
-        tables = [view.table(name, "offsetTable") for name in _OFFSET_FILES]
+        tables = [view.table(table) for table in (OFFSETS, LIGHT_OFFSETS)]
         own_file = None
         if writer is not None:
-            own_file = ConfigFile(store.layout.config / _OFFSET_FILES[0])
+            own_file = store.layout.config / OFFSETS.file
             # As a broker it does not start with a file that it cannot read.
-            own_file.load()
+            read_members(own_file)
         offsets = ConsumerOffsets(tables, self._offsets, own_file)
         name, cluster = view.names()
         name, cluster = options.broker_name or name, options.cluster or cluster

@@ -22,8 +22,8 @@ from logdex.broker.rocketmq.access import ACCESS_KEY, SECRETS, refusal
 from logdex.broker.rocketmq.broker import STORED
 from logdex.broker.rocketmq.handlers import answer
 from logdex.broker.rocketmq.handlers.pulls import HeldPull, HeldPulls
-from logdex.broker.rocketmq.handlers.sends import HALF_TOPIC, REGION, PutService, now_ms
-from logdex.broker.rocketmq.handlers.transactions import CHECK_GROUP, GIVEN_UP_TOPIC, OP_TOPIC, look_at_halves, question
+from logdex.broker.rocketmq.handlers.sends import REGION, PutService, now_ms
+from logdex.broker.rocketmq.handlers.transactions import CHECK_GROUP, look_at_halves, question
 from logdex.broker.rocketmq.requests import (
     HANDLERS,
     REAL_TOPIC,
@@ -38,6 +38,7 @@ from logdex.broker.rocketmq.requests import (
     Request,
 )
 from logdex.broker.wire import RequestCode, ResponseCode
+from logdex.rocketmq.broker_config import GIVEN_UP_TOPIC, HALF_TOPIC, OP_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

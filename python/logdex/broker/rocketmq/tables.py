@@ -16,17 +16,29 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from logdex._core import make_directory, read_file, replace_file, sync_directory
+from logdex._core import read_file, replace_file
 from logdex.broker.rocketmq.requests import Refusal
 from logdex.broker.wire import ResponseCode
 from logdex.errors import CorruptFileError
 from logdex.rocketmq import fastjson
-from logdex.rocketmq.groups import TABLE, parse_offsets
+from logdex.rocketmq.broker_config import (
+    AUTO_CREATE_TOPIC,
+    GROUPS,
+    OFFSETS,
+    SCHEDULE_TOPIC,
+    TOPICS,
+    members_of,
+    parse_offsets,
+    read_members,
+    write_table,
+)
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from logdex.rocketmq.broker_config import Table
 
     NotSaved: TypeAlias = "OSError | ValueError"
     """Reason for a failed write of a table."""
@@ -38,71 +50,22 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-class ConfigFile:
-    """One of the files. Not for several threads at a time."""
-
-    def __init__(self, path: Path) -> None:
-        """Keep the path; nothing is read."""
-        self._path = path
-        self._backup = path.with_name(f"{path.name}.bak")
-
-    def load(self) -> dict[str, Any]:
-        """Read the file; if it is missing, empty or damaged its copy. Without both nothing is configured.
-
-        Raises:
-            CorruptFileError: One of them exists, and none can be read.
-            OSError: The system refuses.
-        """
-        damage: CorruptFileError | None = None
-        for path in (self._path, self._backup):
-            try:
-                found = fastjson.loads(read_file(path).decode())
-            except FileNotFoundError:
-                continue
-            except ValueError as error:
-                damage = damage or CorruptFileError(str(path), 0, "a configuration of the broker", str(error))
-                continue
-            if isinstance(found, dict):
-                return found
-            damage = damage or CorruptFileError(str(path), 0, "a configuration of the broker", f"{found!r:.40}")
-        if damage is not None:
-            raise damage
-        return {}
-
-    def save(self, content: dict[str, Any]) -> None:
-        """Write the file, and keep the old one as its copy.
-
-        Raises:
-            OSError: The system refuses; the old file is still there.
-        """
-        self.replace(fastjson.dumps_pretty(content).encode(errors="replace"))
-
-    def replace(self, content: bytes) -> None:
-        """Write the file as `save`, with this text."""
-        make_directory(self._path.parent)
-        if self._path.exists():
-            replace_file(self._backup, read_file(self._path))
-        replace_file(self._path, content)
-        sync_directory(self._path.parent)
-
-
 class ConfigTable:
     """Configuration table by name, with its version. The event loop changes it, and any thread saves it."""
 
     _BUCKETS = 2048
     """Of the broker's tables, which are made for 1024 names."""
 
-    def __init__(self, config: Path, file: str, table: str) -> None:
+    def __init__(self, config: Path, table: Table) -> None:
         """Read the table.
 
         Raises:
             CorruptFileError: The file cannot be read, nor its copy.
             OSError: The system refuses.
         """
-        self._file = ConfigFile(config / file)
-        self._name = table
-        content = self._file.load()
-        entries, version = content.get(table), content.get("dataVersion")
+        self._path, self._name = config / table.file, table.name
+        content = read_members(self._path)
+        entries, version = content.get(self._name), content.get("dataVersion")
         self.entries: dict[str, dict[str, Any]] = {
             name: members
             for name, members in (entries.items() if isinstance(entries, dict) else ())
@@ -152,7 +115,7 @@ class ConfigTable:
         if changes != self._saved:
             content = self.content()
             content[self._name] = {name: self._text(name, members) for name, members in content[self._name].items()}
-            self._file.save(content)
+            write_table(self._path, fastjson.dumps_pretty(content).encode(errors="replace"))
             self._texts = {name: known for name, known in self._texts.items() if name in content[self._name]}
             self._saved = changes
 
@@ -252,10 +215,6 @@ def _now_ms() -> int:
 
 READ, WRITE, INHERIT = 4, 2, 1
 """Bits of a topic's permission."""
-AUTO_CREATE_TOPIC = "TBW102"
-"""The topic from which producers let others be made."""
-RETRY_PREFIX, DLQ_PREFIX = "%RETRY%", "%DLQ%"
-"""Topics of the messages that a group gives back, and of those that it could not consume."""
 UNIT, UNIT_SUB = 1, 2
 """Bits of a topic's system flag: the topic of a unit, and of a group in one."""
 
@@ -323,14 +282,14 @@ class TopicTable:
             CorruptFileError: The file cannot be read, nor its copy.
             OSError: The system refuses.
         """
-        self.table = ConfigTable(config, "topics.json", "topicConfigTable")
+        self.table = ConfigTable(config, TOPICS)
         own = {name: _topic(name, queues) for name, queues in _OWN_TOPICS.items()}
         self.may_create = may_create
         if may_create:
             own[AUTO_CREATE_TOPIC] = _topic(AUTO_CREATE_TOPIC, _QUEUES_OF_NEW, READ | WRITE | INHERIT)
         own[cluster] = _topic(cluster, 16, READ | WRITE | INHERIT)
         own[broker] = _topic(broker, 1, READ | WRITE | INHERIT)
-        own["SCHEDULE_TOPIC_XXXX"] = _topic("SCHEDULE_TOPIC_XXXX", levels)
+        own[SCHEDULE_TOPIC] = _topic(SCHEDULE_TOPIC, levels)
         own[f"{cluster}_REPLY_TOPIC"] = _topic(f"{cluster}_REPLY_TOPIC", 1)
         self.sends: SendTable | None = None
         """The topics that take plain sends, which come here only once."""
@@ -434,7 +393,7 @@ class GroupTable:
             CorruptFileError: The file cannot be read, nor its copy.
             OSError: The system refuses.
         """
-        self.table = ConfigTable(config, "subscriptionGroup.json", "subscriptionGroupTable")
+        self.table = ConfigTable(config, GROUPS)
         is_new = not self.table.entries
         for name in _OWN_GROUPS:
             self.table.entries.setdefault(name, _group(name))
@@ -572,9 +531,7 @@ _MOST_OFFSETS = (65_536, 1_000_000)
 class ConsumerOffsets:
     """Committed offsets by group and topic. The event loop changes them, and any thread reads and saves them."""
 
-    def __init__(
-        self, tables: Iterable[dict[str, Any]], file: Path | None = None, own: ConfigFile | None = None
-    ) -> None:
+    def __init__(self, tables: Iterable[dict[str, Any]], file: Path | None = None, own: Path | None = None) -> None:
         """Start with tables of the store, the first one wins, and with the file's, which wins over them.
 
         `own` is the broker's own file, which is written then.
@@ -593,9 +550,9 @@ class ConsumerOffsets:
             found = parse_offsets(table) | found
         if file is not None and file.exists():
             try:
-                found |= parse_offsets(fastjson.loads(read_file(file).decode())[TABLE])
-            except (ValueError, AttributeError, TypeError, KeyError) as error:
-                raise CorruptFileError(str(file), 0, "the offsets of consumer groups", repr(error)) from None
+                found |= parse_offsets(members_of(read_file(file).decode()).get(OFFSETS.name))
+            except ValueError as error:
+                raise CorruptFileError(str(file), 0, "the offsets of consumer groups", str(error)) from None
         for (topic, group), offsets in found.items():
             self._groups.setdefault(group, {})[topic] = offsets
             self._entries += 1
@@ -677,7 +634,7 @@ class ConsumerOffsets:
             ordered = {
                 name: dict(sorted(table[name].items())) for name in fastjson.in_java_order(table, _OFFSET_BUCKETS)
             }
-            self._own.save({TABLE: ordered})
+            write_table(self._own, fastjson.dumps_pretty({OFFSETS.name: ordered}).encode(errors="replace"))
         if self._file is not None:
-            replace_file(self._file, fastjson.dumps({TABLE: self.table()}).encode(errors="replace"))
+            replace_file(self._file, fastjson.dumps({OFFSETS.name: self.table()}).encode(errors="replace"))
         self._saved = changes

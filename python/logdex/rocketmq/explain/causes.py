@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from logdex._core import MessageFilter
 from logdex.report import near_names
+from logdex.rocketmq.broker_config import DLQ_PREFIX, HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC
 from logdex.rocketmq.explain.explanation import Candidate, Cause, Explanation
 from logdex.rocketmq.find import TAG_PREFIX
 from logdex.rocketmq.index_service import MAX_MSGS_NUM_BATCH
@@ -19,9 +20,8 @@ if TYPE_CHECKING:
     from logdex.rocketmq.message import Message
     from logdex.rocketmq.store import MessageStore
 
-_RETRY = ("%RETRY%", "%DLQ%")
-_DELAYED = ("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer")
-_HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
+_RETRY = (RETRY_PREFIX, DLQ_PREFIX)
+_DELAYED = (SCHEDULE_TOPIC, "rmq_sys_wheel_timer")
 _ROLLBACK = 0xC
 _READ_BYTES = 1 << 30
 _BROKER_SLACK_MS = 1_000
@@ -177,7 +177,7 @@ def _other_topic(message: Message, asked: str) -> Cause:
     if message.topic in _DELAYED:
         why = f"it is due for {real!r} and was not delivered yet, or this is the copy that waited"
         return Cause("delayed", f"{where}; {why}")
-    if message.topic == _HALF:
+    if message.topic == HALF_TOPIC:
         return Cause("half-message", f"{where}; it belongs to {real!r} once its transaction is committed")
     return Cause("other-topic", f"{where}, not {asked!r}")
 

@@ -1,6 +1,6 @@
 """Scheduled messages: delivery of the parked messages that are due, and the table of what was delivered.
 
-Source: ScheduleMessageService, ConfigManager#load and #persist, MixAll#string2File. A message of level *n* waits in queue *n* - 1
+Source: ScheduleMessageService. A message of level *n* waits in queue *n* - 1
 of `SCHEDULE_TOPIC_XXXX`. `config/delayOffset.json` says up to where each level was delivered. After a crash the messages that
 were delivered since it was written are delivered again. A broker writes it every 10 s; here synchronous flush writes it after
 each delivery. The file is in fastjson's JSON: integer names have no quotes. 4.9.3 and 5.3.3 write the offsets on
@@ -14,9 +14,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from logdex._core import make_directory, read_file, replace_file, sync_directory
-from logdex.errors import CorruptFileError
-from logdex.rocketmq import fastjson
+from logdex.rocketmq.broker_config import DELAY_OFFSETS, SCHEDULE_TOPIC, members_of, object_of, read_table, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,11 +22,6 @@ if TYPE_CHECKING:
 
     from logdex._core import CommitLogWriter
     from logdex.rocketmq.queues import QueueSet
-
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
-
-_NAME = "delayOffset.json"
-_TABLE = "offsetTable"
 
 _log = logging.getLogger(__name__)
 
@@ -84,71 +77,47 @@ class DelayOffsets:
         Raises:
             CorruptFileError: One of them exists and none can be read.
         """
-        self._path = config / _NAME
-        self._backup = config / f"{_NAME}.bak"
+        self._path = config / DELAY_OFFSETS.file
         self._others: dict[str, Any] = {}
         self._one_a_line = False
         self._written: dict[int, int] | None = None
         self.offsets: dict[int, int] = {}
-        damage: CorruptFileError | None = None
-        for path in (self._path, self._backup):
-            try:
-                self._load(path)
-            except FileNotFoundError:
-                continue
-            except CorruptFileError as error:
-                damage = damage or error
-            else:
-                return
-        if damage is not None:
-            raise damage
+        read_table(self._path, self._parse, "a table of delay levels and offsets")
 
-    def _load(self, path: Path) -> None:
-        try:
-            text = read_file(path).decode()
-            table = fastjson.loads(text)
-            offsets = {_integer(level): _integer(offset) for level, offset in table.pop(_TABLE, {}).items()}
-        except (ValueError, AttributeError, TypeError) as error:
-            raise CorruptFileError(str(path), 0, "a table of delay levels and offsets", str(error)) from None
-        self.offsets, self._others = offsets, table
-        self._one_a_line = _has_one_per_line(text)
+    def _parse(self, path: Path, text: str) -> None:
+        table = members_of(text)
+        offsets = object_of(table.pop(DELAY_OFFSETS.name, {}))
+        self.offsets = {_integer(level): _integer(offset) for level, offset in offsets.items()}
+        self._others, self._one_a_line = table, _has_one_per_line(text)
         if path == self._path:
-            self._written = dict(offsets)
+            self._written = dict(self.offsets)
 
     def save(self) -> None:
-        """Write the file if the offsets changed, and keep the old one as `.bak`.
-
-        A broker deletes the old file before it renames the new one; here the new one replaces the old one.
-        """
-        if self.offsets == (self._written or {}):
-            return
-        make_directory(self._path.parent)
-        if self._path.exists():
-            replace_file(self._backup, read_file(self._path))
-        replace_file(self._path, self.text().encode())
-        sync_directory(self._path.parent)
-        self._written = dict(self.offsets)
+        """Write the file if the offsets changed, and keep the old one as `.bak`."""
+        if self.offsets != (self._written or {}):
+            write_table(self._path, self.text().encode())
+            self._written = dict(self.offsets)
 
     def text(self) -> str:
         """Return the broker's text."""
         gap = "\n\t\t" if self._one_a_line else ""
         offsets = f",{gap}".join(f"{level}:{offset}" for level, offset in sorted(self.offsets.items()))
         members = {name: _dumps(value) for name, value in self._others.items()}
-        members[_TABLE] = f"{{{gap}{offsets}\n\t}}"
+        members[DELAY_OFFSETS.name] = f"{{{gap}{offsets}\n\t}}"
         return "{\n\t" + ",\n\t".join(f'"{name}":{members[name]}' for name in sorted(members)) + "\n}"
 
 
 def _has_one_per_line(text: str) -> bool:
     """Return whether the table in a file has one line per level."""
-    first = text.partition(f'"{_TABLE}"')[2].partition("{")[2]
+    first = text.partition(f'"{DELAY_OFFSETS.name}"')[2].partition("{")[2]
     rest = first.lstrip()
     return "\n" in first[: len(first) - len(rest)] and not rest.startswith("}")
 
 
-def _integer(value: str | float) -> int:
-    if isinstance(value, float) or int(value) < 0:
-        raise ValueError(f"expected an integer of 0 or more, found {value!r}")
-    return int(value)
+def _integer(value: object) -> int:
+    if isinstance(value, str | int) and (number := int(value)) >= 0:
+        return number
+    raise ValueError(f"expected an integer of 0 or more, found {value!r:.40}")
 
 
 def _dumps(value: Any) -> str:  # noqa: ANN401 -- what JSON holds

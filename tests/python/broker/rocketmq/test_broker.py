@@ -17,6 +17,7 @@ from logdex.broker.rocketmq.tables import ConsumerOffsets
 from logdex.broker.wire import RequestCode
 from logdex.errors import CorruptFileError
 from logdex.rocketmq import MessageStore
+from logdex.rocketmq.broker_config import TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -382,5 +383,5 @@ def test_a_damaged_config_file_is_replaced_by_its_backup(store: Callable[[str], 
     root = store("basic")
     (root / "config" / "topics.json").write_bytes(b"{")
     with MessageStore.open(root) as opened:
-        assert "BBTopic" in StoreView(opened).table("topics.json", "topicConfigTable")
+        assert "BBTopic" in StoreView(opened).table(TOPICS)
     assert "topics.json: not used" in caplog.text

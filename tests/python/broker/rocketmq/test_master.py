@@ -19,10 +19,11 @@ import wire
 from logdex import rocketmq
 from logdex.broker.rocketmq import service, tables
 from logdex.broker.rocketmq.handlers import transactions
-from logdex.broker.rocketmq.handlers.sends import HALF_TOPIC, REGION
+from logdex.broker.rocketmq.handlers.sends import REGION
 from logdex.cli import main
 from logdex.errors import CorruptFileError, LockedError
 from logdex.rocketmq import MessageStore, StoreWriter
+from logdex.rocketmq.broker_config import HALF_TOPIC
 from serve_client import Client, client
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ import pytest
 import wire
 from logdex import rocketmq
 from logdex._core import replace_file
-from logdex.broker.rocketmq import clients, server, service, tables
+from logdex.broker.rocketmq import clients, server, service
 from logdex.broker.rocketmq.broker import StoreView
 from logdex.broker.rocketmq.handlers import consumers
 from logdex.broker.rocketmq.requests import HANDLERS
 from logdex.broker.rocketmq.tables import ConsumerOffsets, TableWriter
-from logdex.rocketmq import StoreWriter, fastjson
+from logdex.rocketmq import StoreWriter, broker_config, fastjson
 from serve_client import Client, client
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Disk:
         self.error: dict[str, OSError] = {}
         self.begun, self.go, self.done = threading.Event(), threading.Event(), threading.Event()
         self.go.set()
-        monkeypatch.setattr(tables, "replace_file", self.replace)
+        monkeypatch.setattr(broker_config, "replace_file", self.replace)
 
     def hold_up(self) -> None:
         self.begun.clear()

@@ -25,10 +25,19 @@ from logdex.broker.rocketmq.requests import (
     handles,
     refuses,
 )
-from logdex.broker.rocketmq.tables import AUTO_CREATE_TOPIC, MOST_QUEUES, RETRY_PREFIX, Topic
+from logdex.broker.rocketmq.tables import MOST_QUEUES, Topic
 from logdex.broker.wire import RequestCode, ResponseCode
 from logdex.errors import GeometryError
 from logdex.rocketmq import fastjson
+from logdex.rocketmq.broker_config import (
+    AUTO_CREATE_TOPIC,
+    DELAY_OFFSETS,
+    GROUPS,
+    RETRY_PREFIX,
+    SYSTEM_TOPICS,
+    TOPICS,
+    TRACE_TOPIC,
+)
 from logdex.rocketmq.write.retention import disk_ratio
 
 if TYPE_CHECKING:
@@ -45,17 +54,6 @@ _MOST_QUEUES = RemotingCommand.MAX_FRAME >> 7
 """Largest number of queues in an answer: a frame cannot hold more."""
 _NEVER = "2147483647"
 """The longest time in hours: nothing is deleted."""
-SYSTEM_TOPICS = (
-    "SCHEDULE_TOPIC_XXXX",
-    "RMQ_SYS_TRANS_HALF_TOPIC",
-    "RMQ_SYS_TRACE_TOPIC",
-    "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-    "BenchmarkTest",
-    "TRANS_CHECK_MAX_TIME_TOPIC",
-    "OFFSET_MOVED_EVENT",
-    "TBW102",
-    "SELF_TEST_TOPIC",
-)
 _TOPIC = {"order": False, "perm": 6, "readQueueNums": 1, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0}
 
 
@@ -64,7 +62,7 @@ def topic_configs(broker: Broker, _: Request) -> Answer:
     """Answer the configuration of all topics, as the broker stored it."""
     if broker.master is not None:
         return Answer.of(broker.master.topics.content(), ext={})
-    table = dict(broker.view.table("topics.json", "topicConfigTable"))
+    table = dict(broker.view.table(TOPICS))
     for name, topic in broker.view.topics().items():
         numbers = {"readQueueNums": topic.read_queues, "writeQueueNums": topic.write_queues}
         if name not in table:
@@ -72,7 +70,7 @@ def topic_configs(broker: Broker, _: Request) -> Answer:
     for group in [*broker.clients.consumers]:
         name = RETRY_PREFIX + group
         table.setdefault(name, {**_TOPIC, "topicName": name, "writeQueueNums": 1})
-    version = broker.view.config("topics.json").get("dataVersion", _NO_VERSION)
+    version = broker.view.config(TOPICS).get("dataVersion", _NO_VERSION)
     return Answer.of({"dataVersion": version, "topicConfigTable": table}, ext={})
 
 
@@ -81,7 +79,7 @@ def group_configs(broker: Broker, _: Request) -> Answer:
     """Answer the configuration of all groups, as the broker stored it."""
     if broker.master is not None:
         return Answer.of(broker.master.groups.content())
-    config = broker.view.config("subscriptionGroup.json")
+    config = broker.view.config(GROUPS)
     return Answer.of({"dataVersion": _NO_VERSION, "subscriptionGroupTable": {}, **config})
 
 
@@ -94,7 +92,7 @@ def all_offsets(broker: Broker, _: Request) -> Answer:
 @handles(RequestCode.GET_ALL_DELAY_OFFSET)
 def delay_offsets(broker: Broker, _: Request) -> Answer:
     """Answer up to where each delay level was delivered."""
-    table = broker.view.table("delayOffset.json", "offsetTable")
+    table = broker.view.table(DELAY_OFFSETS)
     return Answer.of({"offsetTable": {int(level): offset for level, offset in table.items() if level.isdecimal()}})
 
 
@@ -119,7 +117,7 @@ def broker_config(broker: Broker, _: Request) -> Answer:
         "listenPort": port,
         "maxMessageSize": "4194304",
         "messageDelayLevel": "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
-        "msgTraceTopicName": "RMQ_SYS_TRACE_TOPIC",
+        "msgTraceTopicName": TRACE_TOPIC,
         "namesrvAddr": broker.address,
         "slaveReadEnable": "false",
         "storePathRootDir": str(broker.view.store.root),
@@ -278,7 +276,7 @@ def all_progress(broker: Broker, request: Request) -> Answer:
         groups = {*broker.master.groups.table.entries.copy()}
     else:
         # Not every broker.view has a table of groups.
-        groups = {*broker.view.table("subscriptionGroup.json", "subscriptionGroupTable"), *broker.offsets.all_groups()}
+        groups = {*broker.view.table(GROUPS), *broker.offsets.all_groups()}
     found = []
     behind, answered = 0, _GroupAnswer(broker.view)
     for group in sorted(groups):

@@ -33,8 +33,9 @@ from logdex.broker.rocketmq.requests import (
     properties_of,
     refuses,
 )
-from logdex.broker.rocketmq.tables import DLQ_PREFIX, LEGAL, LEGAL_NAME, RETRY_PREFIX, UNIT, UNIT_SUB, Topic
+from logdex.broker.rocketmq.tables import LEGAL, LEGAL_NAME, UNIT, UNIT_SUB, Topic
 from logdex.broker.wire import RequestCode, ResponseCode
+from logdex.rocketmq.broker_config import DLQ_PREFIX, HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC
 
 if TYPE_CHECKING:
     import asyncio
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     Waiting: TypeAlias = "tuple[NewMessage | Sends, int, int, Callable[[Any], None]]"
     """What is put, its messages and about its bytes, and what is called then."""
 
-HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 TRANSACTION_BITS, COMMITTED = 0xC, 0x8
 """Bits of `sysFlag` for the state of a transaction, and one of the states."""
 
@@ -63,7 +63,6 @@ ILLEGAL_MESSAGE = (
     "the message is illegal, maybe msg body or properties length not matched. "
     "msg body length limit 128k, msg properties length limit 32k."
 )
-_SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 _LONGEST_TOPIC = 127
 _KNOWS_MAX_TIMES = 121
 """V3_4_9: clients from it on say how often a message may be given back."""
@@ -222,7 +221,7 @@ def _topic(master: Master, header: _Send) -> tuple[str, Topic]:
     """
     name = header.text("b")
     check_topic_name(name, REGION)
-    if name == _SCHEDULE_TOPIC:
+    if name == SCHEDULE_TOPIC:
         raise _refusal(ResponseCode.NO_PERMISSION, f"Sending message to topic[{name}] is forbidden.")
     topic = master.topics.get(name)
     if topic is None:

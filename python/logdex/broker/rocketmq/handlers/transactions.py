@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from logdex._core import RemotingCommand, frame_of, stored_message
-from logdex.broker.rocketmq.handlers.sends import COMMITTED, HALF_TOPIC, TRANSACTION_BITS, message_at, now_ms
+from logdex.broker.rocketmq.handlers.sends import COMMITTED, TRANSACTION_BITS, message_at, now_ms
 from logdex.broker.rocketmq.requests import (
     PRODUCER_GROUP,
     REAL_QUEUE_ID,
@@ -35,6 +35,7 @@ from logdex.broker.rocketmq.requests import (
     handles,
 )
 from logdex.broker.wire import RequestCode, ResponseCode
+from logdex.rocketmq.broker_config import GIVEN_UP_TOPIC, HALF_TOPIC, OP_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,13 +44,11 @@ if TYPE_CHECKING:
     from logdex.broker.rocketmq.requests import Places, Request
     from logdex.rocketmq.message import Message
 
-OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 CHECK_GROUP = "CID_RMQ_SYS_TRANS"
 """The group whose offsets say which half messages and op messages are done."""
 CHECK_EVERY_S = 60.0
 """transactionCheckInterval."""
 
-GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 _CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 _CHECK_AFTER = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 _UNKNOWN, _ROLLBACK = 0, 12

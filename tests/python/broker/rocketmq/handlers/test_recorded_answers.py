@@ -15,6 +15,7 @@ from logdex.broker.rocketmq.handlers import answer
 from logdex.broker.rocketmq.requests import Answer, Hold, Peer, Request
 from logdex.broker.rocketmq.tables import ConsumerOffsets
 from logdex.rocketmq import MessageStore
+from logdex.rocketmq.broker_config import LIGHT_OFFSETS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +33,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]
     with MessageStore.open(root, compat="4.9.3") as store:
         view = StoreView(store)
         name, cluster = view.names()
-        offsets = ConsumerOffsets([view.table("lmqConsumerOffset.json", "offsetTable")])
+        offsets = ConsumerOffsets([view.table(LIGHT_OFFSETS)])
         broker = Broker(view, name, cluster, "127.0.0.1:10911", offsets)
         peer = Peer("127.0.0.1:42220")
         found = {}
