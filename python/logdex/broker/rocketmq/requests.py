@@ -352,31 +352,48 @@ class Cost(IntEnum):
 
 
 class Kind(IntEnum):
-    """What a request needs of a server, which also decides how others refuse it."""
+    """What a request needs of a broker, which also decides how an archive refuses it."""
 
     QUESTION = auto()
-    """Nothing: each server answers it."""
+    """Nothing: an archive answers it, too."""
     SEND = auto()
-    """A server that takes messages. Others answer that sending is forbidden."""
+    """A broker that takes messages. An archive answers that sending is forbidden."""
     CHANGE = auto()
-    """A server that takes messages. Others answer that they take no changes."""
+    """A broker that takes messages. An archive answers that it takes no changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handler:
     """How requests with one code are handled."""
 
-    answer: Callable[[Any, Request], Reply] | None
-    """None: every server refuses the request."""
-    cost: Cost = Cost.QUICK
-    kind: Kind = Kind.QUESTION
+    answer: Callable[[Any, Request], Reply]
+    answer_of_archive: Callable[[Any, Request], Reply]
+    """The function for a broker that takes no messages."""
+    cost: int
+    """One of `Cost`, as an int, which is faster to compare."""
     parse: Callable[[dict[str, Any]], object] | None = None
     """The parser of a body whose length the client chooses. A thread parses a long body before the request is answered."""
 
 
+def _refuse_code(_: Any, request: Request) -> Reply:  # noqa: ANN401 -- the broker
+    text = f" request type {request.command.code} not supported"
+    raise Refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, text)
+
+
+def _refuse_send(broker: Any, request: Request) -> Reply:  # noqa: ANN401 -- as above
+    broker.require_master()
+    return _refuse_code(broker, request)
+
+
+def _refuse_change(broker: Any, _: Request) -> Reply:  # noqa: ANN401 -- as above
+    what = "is an archive, which takes no changes" if broker.master is None else "takes no such change"
+    raise Refusal(ResponseCode.NO_PERMISSION, f"the broker[{broker.address}] {what}")
+
+
+_REFUSALS = {Kind.QUESTION: _refuse_code, Kind.SEND: _refuse_send, Kind.CHANGE: _refuse_change}
 HANDLERS: dict[int, Handler] = {}
 """The registry of requests: handlers by request code."""
-UNKNOWN = Handler(None)
+UNKNOWN = Handler(_refuse_code, _refuse_code, int(Cost.QUICK))
 """The handler of all other codes."""
 
 
@@ -389,19 +406,20 @@ def handles(
     """Register a function as the handler of request codes."""
 
     def register(answer: _Answering) -> _Answering:
-        _register(codes, Handler(answer, cost, kind, parse))
+        of_archive = answer if kind is Kind.QUESTION else _REFUSALS[kind]
+        _register(codes, Handler(answer, of_archive, int(cost), parse))
         return answer
 
     return register
 
 
 def refuses(*codes: RequestCode, kind: Kind) -> None:
-    """Register request codes that every server refuses."""
-    _register(codes, Handler(None, kind=kind))
+    """Register request codes that every broker here refuses."""
+    _register(codes, Handler(_REFUSALS[kind], _REFUSALS[kind], int(Cost.QUICK)))
 
 
 def _register(codes: tuple[RequestCode, ...], handler: Handler) -> None:
     twice = HANDLERS.keys() & {*codes}
     if twice:
         raise ValueError(f"requests {sorted(twice)}: expected one handler for each code")
-    HANDLERS.update(dict.fromkeys(codes, handler))
+    HANDLERS.update(dict.fromkeys(map(int, codes), handler))

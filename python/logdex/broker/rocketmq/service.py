@@ -115,7 +115,7 @@ class BrokerService:
         """
         self._broker = broker
         self._access_keys = access_keys
-        self._slow_from = Cost.FILE if broker.view.is_remote else Cost.SEARCH
+        self._slow_from = int(Cost.FILE if broker.view.is_remote else Cost.SEARCH)
         """The least cost with which a thread answers requests."""
         self._quick: set[int] = set()
         self._slow_until: dict[int, float] = defaultdict(float)
@@ -347,7 +347,7 @@ class BrokerService:
         self._searches[connection] += 1
         if self._searches[connection] == _MOST_OF_CLIENT:
             connection.pause()
-        threads = self._lister if HANDLERS[request.command.code].cost is Cost.MANY else self._threads
+        threads = self._lister if HANDLERS[request.command.code].cost == Cost.MANY else self._threads
         done = self._loop.run_in_executor(threads, self._answer_in_thread, connection, request, work)
         done.add_done_callback(lambda done: self._finish_work(connection, request, size, done))
 
@@ -417,7 +417,7 @@ class BrokerService:
         code = request.command.code
         # What is in memory of a remote store tells nothing of the next request.
         now = self._loop.time()
-        is_quick = now - begin < _QUICK_S and not self._broker.view.is_remote and HANDLERS[code].cost is Cost.SEARCH
+        is_quick = now - begin < _QUICK_S and not self._broker.view.is_remote and HANDLERS[code].cost == Cost.SEARCH
         if not is_quick:
             self._slow_until[code] = now + _QUICK_AGAIN_S
         if is_quick and now > self._slow_until[code]:
