@@ -1,6 +1,6 @@
-"""Connections of a server: accepted, split into frames, watched. It knows no protocol; a `Service` does.
+"""Connections of a server: accept them, split their bytes into frames, enforce limits. A `Service` has the protocol.
 
-A client that sends garbage, trickles a frame, or does not take what it asked for is dropped. Nothing of it ends the server.
+A client that sends garbage, sends a frame too slowly, or does not read its answers is dropped. No client can end the server.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 HEAD = 4
-"""Bytes at the beginning of a frame that say how long it is."""
+"""Bytes of the length at the start of a frame."""
 _TICK_S = 1.0
 _TURN_S = 0.01
 """Time for frames in one turn of the event loop. After it, each client has one frame served per turn."""
@@ -47,20 +47,20 @@ _MOST_READ = 262_144
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What clients may take of a server."""
+    """Limits on what clients may use of a server."""
 
     connections: int = 2_000
     """Connections of all clients; fewer if the process may not open as many files (`ulimit -n`)."""
     connections_of_address: int = 1_000
     """Connections of one address."""
     idle_s: float = 120.0
-    """Without a whole frame and without an answer for so long, a connection is closed."""
+    """A connection without a whole frame and without an answer for this long is closed."""
     slow_s: float = 30.0
-    """How long a client may take to send the rest of a frame, or to take what was sent to it."""
+    """Time that a client may take to send the rest of a frame, or to read what was sent to it."""
     unsent_bytes: int = 1 << 20
-    """Bytes of answers that wait for one client, after which nothing more of it is read."""
+    """Bytes of unsent answers to one client above which its requests are not read."""
     most_unsent_bytes: int = 64 << 20
-    """Bytes of answers that wait for one client, after which it is dropped: it asked for much before it took anything."""
+    """Bytes of unsent answers to one client above which it is dropped: it requests much and reads nothing."""
     all_unsent_bytes: int = 256 << 20
     """Unsent bytes for all clients. Above this, the clients that have received nothing for the longest time are dropped."""
     received_bytes: int = 64 << 20
@@ -68,7 +68,7 @@ class Limits:
 
 
 class Goodbye(Exception):  # noqa: N818 -- the end of a connection, and no error
-    """Say something last, and close the connection."""
+    """Send a last answer and close the connection."""
 
     def __init__(self, content: bytes) -> None:
         super().__init__(content)
@@ -76,25 +76,25 @@ class Goodbye(Exception):  # noqa: N818 -- the end of a connection, and no error
 
 
 class Service(Protocol):
-    """The protocol that is spoken."""
+    """The protocol of a server."""
 
     def connected(self, connection: Connection) -> None:
-        """Take a new connection."""
+        """Add a new connection."""
 
     def frame_length(self, head: bytes) -> int:
-        """Return the bytes of a frame that begins with these four. `ValueError` drops the client, and `Goodbye` answers it."""
+        """Return the length of a frame that starts with these four bytes. `ValueError` drops the client, `Goodbye` answers it."""
 
     def frames(self, connection: Connection, data: bytes) -> Sequence[Sized]:
-        """Return the whole frames at the beginning of these bytes, each alone or several together, with their bytes as length.
+        """Return the whole frames at the start of these bytes, each alone or several together. `len` of each is its bytes.
 
         The first one is whole.
         """
 
     def received(self, connection: Connection, frame: Any) -> None:  # noqa: ANN401 -- what `frames` returned
-        """Take one of the frames. `ValueError` drops the client."""
+        """Process one of the frames. `ValueError` drops the client."""
 
     def disconnected(self, connection: Connection) -> None:
-        """Forget a connection."""
+        """Remove a connection."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -110,7 +110,7 @@ class Connection(asyncio.BufferedProtocol):
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._buffer = bytearray()
         self._needed = HEAD
-        """The bytes with which the next frame is whole, as far as it is known."""
+        """Bytes that the next frame needs, as far as they are known."""
         self._frames: deque[Sized] = deque()
         """Whole frames that are split from the buffer but not served yet."""
         self._bytes_of_frames = 0
@@ -130,7 +130,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._transport is not None and not self._transport.is_closing()
 
     def send(self, frame: bytes) -> None:
-        """Send a frame, unless the client is gone. Answers to what one read brought are one call of the system."""
+        """Send a frame unless the client is gone. All answers to the requests of one read are one system call."""
         if self._transport is not None and self.is_open:
             if not self._unsent and not self._is_receiving:
                 self._listener.soon(self._send_all)
@@ -142,7 +142,7 @@ class Connection(asyncio.BufferedProtocol):
     def _send_all(self) -> None:
         if self._transport is not None and self.is_open and self._unsent:
             self._active = self._listener.now()
-            # A view, because asyncio slices the bytes that the system does not accept at once.
+            # A view, because asyncio slices the bytes that the socket does not accept at once.
             self._transport.write(memoryview(self._unsent[0] if len(self._unsent) == 1 else b"".join(self._unsent)))
             size = self.unsent_bytes
             if size > self._listener.limits.most_unsent_bytes:
@@ -210,7 +210,7 @@ class Connection(asyncio.BufferedProtocol):
         self._listener.forget(self)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start to serve the client, after the TLS handshake if there is one."""
+        """Start to serve the client, after the TLS handshake if TLS is on."""
         assert isinstance(transport, asyncio.Transport)  # noqa: S101 -- for the type checker: TCP gives no other
         self._transport = transport
         # With TLS, asyncio counts only what is not yet passed on to the socket's own transport.
@@ -224,7 +224,7 @@ class Connection(asyncio.BufferedProtocol):
         self._listener.service.connected(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the client."""
+        """Remove the client."""
         self._forget()
         if self._is_connected:
             self._listener.service.disconnected(self)
@@ -233,11 +233,11 @@ class Connection(asyncio.BufferedProtocol):
             _log.debug("%s: %s", self.address, exc)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 -- the signature of asyncio
-        """Return where the next bytes go. They are taken from there at once, so that all connections share it."""
+        """Return the buffer for the next bytes. All connections share it, because the bytes are copied out at once."""
         return self._listener.read_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take bytes, and pass on the frames that are whole."""
+        """Copy the received bytes and process the whole frames."""
         if not self._buffer:
             self._waits_since = self._listener.now()
         self._buffer += self._listener.read_buffer[:nbytes]
@@ -246,14 +246,14 @@ class Connection(asyncio.BufferedProtocol):
         self._listener.check_received()
 
     def pause_writing(self) -> None:
-        """Read nothing more, until the client took what was sent to it."""
+        """Stop reading until the client has read what was sent to it."""
         self._is_paused = True
         self._waits_since = self._listener.now()
         if self._transport is not None and self.is_open:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """Go on reading."""
+        """Continue to read."""
         self._is_paused = False
         self._waits_since = self._listener.now()
         self._go_on()
@@ -324,7 +324,7 @@ class Connection(asyncio.BufferedProtocol):
         except ValueError as error:
             self.drop(str(error))
         except Exception:  # noqa: BLE001 -- logged
-            # A fault of the server, which must not end it.
+            # A bug in logdex must not end the server.
             _log.exception("%s: dropped", self.address)
             self.drop("an error of the server")
 

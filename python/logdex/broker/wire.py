@@ -1,4 +1,4 @@
-"""Codes of requests and of answers.
+"""Codes of requests and of responses in the remoting protocol.
 
 Source: RequestCode, ResponseCode, RemotingSysResponseCode.
 """
@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class ResponseCode(IntEnum):
-    """What an answer says."""
+    """Result of a request."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1

@@ -48,7 +48,7 @@ RETRY_PREFIX, DLQ_PREFIX = "%RETRY%", "%DLQ%"
 """Topics of the messages that a group gave back, and of those that it could not consume."""
 
 
-class Table(NamedTuple):
+class ConfigName(NamedTuple):
     """A table of the configuration."""
 
     file: str
@@ -56,11 +56,11 @@ class Table(NamedTuple):
     """The member of the file that has the entries."""
 
 
-TOPICS = Table("topics.json", "topicConfigTable")
-GROUPS = Table("subscriptionGroup.json", "subscriptionGroupTable")
-DELAY_OFFSETS = Table("delayOffset.json", "offsetTable")
-OFFSETS = Table("consumerOffset.json", "offsetTable")
-LIGHT_OFFSETS = Table("lmqConsumerOffset.json", "offsetTable")
+TOPICS = ConfigName("topics.json", "topicConfigTable")
+GROUPS = ConfigName("subscriptionGroup.json", "subscriptionGroupTable")
+DELAY_OFFSETS = ConfigName("delayOffset.json", "offsetTable")
+OFFSETS = ConfigName("consumerOffset.json", "offsetTable")
+LIGHT_OFFSETS = ConfigName("lmqConsumerOffset.json", "offsetTable")
 """The file of a broker with light message queues, which it writes instead of `consumerOffset.json`."""
 _LIGHT_TABLE = "lmqOffsetTable"
 """Offsets in light message queues: each has one queue, 0, and its entry is a number."""

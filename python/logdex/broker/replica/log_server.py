@@ -1,7 +1,7 @@
-"""The stream of a log to slaves (HA protocol), as a master sends it. `log_stream` describes the protocol and is its other side.
+"""The stream of a log to slaves (HA protocol), as a master sends it. `LogStream` in `master` is the other side.
 
 Source: HAConnection, HAService. Unlike a master of 4.9.3 this one sends an empty slave everything, and closes a connection whose
-report is outside of the log: a report beyond its end would acknowledge what nobody has.
+report is outside of the log: a report beyond its end would acknowledge bytes that no slave has.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from logdex._core import CommitLog
 
 FRAME_BYTES = 32_768
-"""The most bytes of a frame (haTransferBatchSize)."""
+"""Largest number of bytes in a frame (haTransferBatchSize)."""
 HEARTBEAT_S = 5.0
-"""A slave hears something at least so often (haSendHeartbeatInterval)."""
+"""Longest time between two frames to a slave (haSendHeartbeatInterval)."""
 SILENT_S = 20.0
-"""A slave that reports nothing for so long is dropped (haHousekeepingInterval)."""
+"""Time without a report after which a slave is dropped (haHousekeepingInterval)."""
 FALL_BEHIND_BYTES = 256 << 20
-"""With more than that to go no slave counts as available (haSlaveFallbehindMax)."""
+"""Missing bytes above which a slave does not count as available (haSlaveFallbehindMax)."""
 LOOK_S = 0.1
-"""How often the end of the log is looked at if nobody says that it grew."""
+"""Seconds between two polls of the end of the log."""
 _FRAMES = 32
 """Frames that are read at once."""
 _CONNECTIONS = 64
@@ -46,9 +46,9 @@ class LogServer:
         self._end = end
         self._file_size = file_size
         self._files: dict[int, Path] = {}
-        """Files by the offset of their first byte. Some may be deleted, and new ones be missing."""
-        self._told: set[str] = set()
-        """Hosts of slaves of which the log says that they need a new copy."""
+        """Files by the offset of their first byte. The cache may have deleted files and lack new ones."""
+        self._warned: set[str] = set()
+        """Hosts of slaves for which a warning was logged that they need a new copy."""
         self._server: asyncio.Server | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -91,13 +91,13 @@ class LogServer:
         self._server = None
 
     def wake(self) -> None:
-        """Send what was put now, and not at the next look. Any thread may call this."""
+        """Send new messages now, and not at the next poll. Any thread may call this."""
         if self._loop is not None:
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._grown.set)
 
     async def wait_for(self, offset: int, seconds: float) -> bool:
-        """Return whether a slave has everything before an offset on its side, after at most so many seconds."""
+        """Wait until a slave has everything before an offset, for at most this many seconds; return whether it has."""
         assert self._loop is not None  # noqa: S101 -- it was started
         until = self._loop.time() + seconds
         while self.acknowledged < offset:
@@ -155,12 +155,12 @@ class LogServer:
 
     async def _first_report(self, reader: asyncio.StreamReader, host: str) -> int:
         begin = await self._report(reader)
-        # Only here: the minimum is a look at every file of the log, and a slave reports each frame.
+        # Only here, because the minimum needs a listing of the log, and a slave reports each frame.
         if begin and begin < (minimum := self._log.min_offset):
             text = f"report {begin} of a log that begins at {minimum}"
-            if host not in self._told:
+            if host not in self._warned:
                 # The protocol has no errors: a slave of 4.9.3 connects again and again.
-                self._told.add(host)
+                self._warned.add(host)
                 _log.warning("slave %s: %s: what it needs next was deleted, so it needs a new copy", host, text)
             raise ValueError(text)
         self._acknowledge(begin)

@@ -1,4 +1,4 @@
-"""What a slave asks its master over the remoting protocol: bounds of the log, file size, role, tables, single messages.
+"""The master, as its slave reaches it: by requests for its state, tables and messages, and by the stream of its log.
 
 Source: SlaveSynchronize, AdminBrokerProcessor.
 """
@@ -25,7 +25,7 @@ from logdex.rocketmq.broker_config import DELAY_OFFSETS, GROUPS, OFFSETS, TOPICS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from logdex.rocketmq.broker_config import Table
+    from logdex.rocketmq.broker_config import ConfigName
 
 ANSWER_S = 3.0
 """Seconds that an answer may take, as for a slave of 4.9.3."""
@@ -44,7 +44,7 @@ _PORTS = range(1, 1 << 16)
 
 @dataclass(frozen=True, slots=True)
 class MasterState:
-    """What a master says of itself."""
+    """The state of a master's log, and its configuration."""
 
     min_offset: int
     """Offset of the first byte of its log."""
@@ -60,14 +60,14 @@ class MasterState:
     """Sizes of its queue and index files, its delay levels and `multi_dispatch`, with the names of `StoreOptions`."""
 
 
-class Master:
-    """A broker that is asked over the remoting protocol. Any thread may ask; each call is a connection."""
+class MasterClient:
+    """Client of a master's remoting protocol. Any thread may call it; each call opens a connection."""
 
     def __init__(self, address: str, is_stopped: Callable[[], bool] = lambda: False) -> None:
         """Set the address `host:port` or `[ipv6]:port`. Requests end with `StoppedError` when `is_stopped` returns True.
 
         Raises:
-            ValueError: It is no such address.
+            ValueError: The address is invalid.
         """
         host, _, port = address.rpartition(":")
         if not host or not port.isdecimal() or len(port) > _MOST_DIGITS or int(port) not in _PORTS:
@@ -78,10 +78,10 @@ class Master:
         self._is_stopped = is_stopped
 
     def state(self) -> MasterState:
-        """Return what the master says of itself.
+        """Return the state of the master.
 
         Raises:
-            CorruptFileError: It does not say what a broker says.
+            CorruptFileError: The answer lacks a value or has an impossible one.
             OSError: It cannot be reached, or does not answer in time.
         """
         with self._connection() as connection:
@@ -103,7 +103,7 @@ class Master:
         # A log without files begins with -1.
         return MasterState(max(0, bounds[0]), bounds[1], file_size, ha_port, str(facts.get("brokerRole", "")), options)
 
-    def tables(self) -> dict[Table, bytes]:
+    def tables(self) -> dict[ConfigName, bytes]:
         """Return the content of the tables that a slave copies.
 
         Raises:
@@ -313,7 +313,7 @@ class Wire:
 HEADER = struct.Struct(">qi")
 REPORT = struct.Struct(">q")
 SILENT_S = 20.0
-"""A master sends something every 5 s. After so long without a byte it is gone."""
+"""A master sends something every 5 s. After this long without a byte the connection counts as lost."""
 REPORT_S = 5.0
 """Seconds between two reports; after 20 s without one a master closes the connection."""
 WAIT_S = 0.5
@@ -322,14 +322,23 @@ _RECEIVE_BYTES = 4 << 20
 
 
 class ConnectionLostError(ConnectionError):
-    """The connection to the master is closed, silent or broken; another one may go on."""
+    """The connection to the master is closed, silent or broken. A new connection may continue the copy."""
 
 
 class LogStream:
-    """A connection to a master that sends its log from one offset on."""
+    """A connection to a master that sends its log from one offset on (HA protocol).
+
+    ```text
+    slave to master, at any time:   offset i64                          the end of its copy: where to begin, then what it has
+    master to slave:                offset i64, size i32, size bytes    the log from this offset on; size 0: a heartbeat
+    ```
+
+    All integers are big-endian; there is no greeting, no version and no checksum. The master cuts its log anywhere, so a message
+    may begin in one frame and end in the next. Source: HAConnection, HAService.HAClient.
+    """
 
     def __init__(self, host: str, port: int, begin: int, file_size: int, is_stopped: Callable[[], bool]) -> None:
-        """Connect, and ask for the log from an offset on, or with 0 for the newest file.
+        """Connect, and request the log from an offset on, or with 0 from its newest file on.
 
         Raises:
             ConnectionLostError: The master cannot be reached.
@@ -348,7 +357,7 @@ class LogStream:
             raise ConnectionLostError(str(error)) from None
 
     def report(self, offset: int) -> None:
-        """Tell the master the end of the copy: everything before it is acknowledged.
+        """Report the end of the copy to the master: everything before it is acknowledged.
 
         Raises:
             ConnectionLostError: The master cannot be reached.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from logdex._core import local_path
-from logdex.broker.replica.master import ConnectionLostError, LogStream, Master, MasterState, StoppedError
+from logdex.broker.replica.master import ConnectionLostError, LogStream, MasterClient, MasterState, StoppedError
 from logdex.broker.replica.store_copy import StoreCopy, write_tables
 from logdex.errors import CorruptFileError
 from logdex.report import Report
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 RETRY_S = 5.0
 """Seconds between two tries to reach the master."""
 GIVE_UP_S = 60.0
-"""After so long without the master a copy that is to end gives up."""
+"""Time without the master after which a copy with `once` gives up."""
 TABLES_S = 10.0
-"""Seconds between two questions for the master's tables and bounds."""
+"""Seconds between two requests for the master's tables and bounds."""
 DISPATCH_S = 0.1
 QUEUES_S = 1.0
 CHECKPOINT_S = 60.0
@@ -47,7 +47,7 @@ def replicate(
 ) -> Report:
     """Copy the store of a running broker, and follow it as its slave.
 
-    The log is copied byte for byte, and queues and index are built behind it. The broker's topics, groups and offsets are copied
+    The log is copied byte for byte, then its queues and index are built. The broker's topics, groups and offsets are copied
     into `config`. `MessageStore` may read the copy while it is written. A copy goes on where it stopped.
 
     Args:
@@ -84,7 +84,7 @@ class Replication:
     def __init__(
         self, master: str, directory: str | os.PathLike[str], *, once: bool = False, progress: Progress | None = None
     ) -> None:
-        self._master = Master(master, self._is_over)
+        self._master = MasterClient(master, self._is_over)
         self._root = local_path(directory)
         self._once = once
         self._progress = progress
@@ -170,7 +170,7 @@ class Replication:
     # Threads
 
     def _serve(self, services: tuple[_Service, ...]) -> None:
-        """Call services at their intervals until the end; the first failure ends the copy."""
+        """Call services at their intervals until the copy ends. The first failure ends the copy."""
         try:
             while not self._ended.wait(max(0.0, min(service.due for service in services) - time.monotonic())):
                 for service in services:
@@ -222,7 +222,7 @@ class Replication:
                 state = self._ask_again() or state
 
     def _ask_again(self) -> MasterState | None:
-        """Wait until the master says its state again; None at the end."""
+        """Wait until the master answers again and return its state; None if the copy is stopped."""
         since = time.monotonic()
         while not self._stop.wait(RETRY_S):
             self._raise_failure()

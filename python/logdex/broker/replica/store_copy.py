@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from logdex.broker.replica.master import MasterState
     from logdex.report import Report
-    from logdex.rocketmq.broker_config import Table
+    from logdex.rocketmq.broker_config import ConfigName
 
 _GEOMETRY = ("hash_slots", "max_entries")
 
@@ -40,7 +40,7 @@ class StoreCopy:
             LockedError: A running broker or another writer holds the store.
             FileExistsError: The directory is neither a store nor empty.
             ValueError: The files of the copy have another size than the master's.
-            OSError: The system refuses.
+            OSError: An I/O error.
         """
         self.layout = StoreLayout(root, str(root / "commitlog"))
         options = StoreOptions(
@@ -80,7 +80,7 @@ class StoreCopy:
 
     @property
     def recovered(self) -> Report:
-        """What opening found and did."""
+        """Report of the recovery when the copy was opened."""
         return self._parts.recovered
 
     @property
@@ -138,17 +138,17 @@ class StoreCopy:
         """Dispatch and flush everything, and close as a broker that is shut down.
 
         Raises:
-            OSError: The system refuses. The store is closed all the same, as after a crash.
+            OSError: An I/O error. The store is closed nevertheless, as after a crash.
         """
         self._parts.close()
 
     def abandon(self) -> None:
-        """Close after an error: as well as it can be done."""
+        """Close after an error, and ignore further errors."""
         with suppress(Exception):
             self._parts.close()
 
 
-def write_tables(config: Path, bodies: Mapping[Table, bytes]) -> None:
+def write_tables(config: Path, bodies: Mapping[ConfigName, bytes]) -> None:
     """Write the master's tables into their files if they differ. A body that is not the table only gets a warning.
 
     Offsets of consumers are merged: groups that the master deleted stay.
@@ -161,12 +161,12 @@ def write_tables(config: Path, bodies: Mapping[Table, bytes]) -> None:
         old = read_file(path) if path.exists() else b""
         content = _merged(old, body) if table is OFFSETS else body
         if _members(table, content) is None:
-            _log.warning("%s: the master sent no such table: %.80r", table.file, body)
+            _log.warning("%s: expected this table of the master, found %.80r", table.file, body)
         elif content != old:
             write_table(path, content)
 
 
-def _members(table: Table, content: bytes) -> dict[str, Any] | None:
+def _members(table: ConfigName, content: bytes) -> dict[str, Any] | None:
     """Return the members of a file's content; None if they lack the table."""
     try:
         members = members_of(content.decode())

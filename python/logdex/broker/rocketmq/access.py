@@ -29,11 +29,11 @@ _ERROR = "org.apache.rocketmq.acl.common.AclException"
 
 
 def read_access_keys(path: Path) -> dict[str, str]:
-    """Read access keys with their secrets from lines `accessKey: A` and `secretKey: S`, as tools.yml and plain_acl.yml have them.
+    """Read access keys and their secrets from lines `accessKey: A` and `secretKey: S`, as in tools.yml and plain_acl.yml.
 
     Raises:
-        CorruptFileError: There are none, or one without a secret.
-        OSError: The system refuses.
+        CorruptFileError: The file has no key, or a key without a secret.
+        OSError: An I/O error.
     """
     text = read_file(path).decode(errors="replace")
     members = [(match[1], match[3]) for match in _MEMBER.finditer(text)]
@@ -46,14 +46,14 @@ def read_access_keys(path: Path) -> dict[str, str]:
 
 def signature(command: RemotingCommand, secret: str) -> str:
     """Return the signature of a request: of the values of its fields, in the order of their names, and of its body."""
-    # Java compares texts by their UTF-16 units.
+    # Java compares texts by UTF-16 units.
     names = sorted(command.ext.keys() - _NOT_SIGNED, key=lambda name: name.encode("utf-16-be", errors="surrogatepass"))
     content = "".join(command.ext[name] for name in names).encode(errors="replace") + command.body
     return b64encode(hmac.digest(secret.encode(), content, hashlib.sha1)).decode()
 
 
 def refusal(command: RemotingCommand, keys: dict[str, str]) -> str | None:
-    """Return why a request is refused; None if it is signed by a known key."""
+    """Return the reason to refuse a request; None if it is signed by a known key."""
     key = command.ext.get(ACCESS_KEY)
     if not key:
         return f"{_ERROR}: No accessKey is configured"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from logdex._core import ConsumeQueue, QueueView
     from logdex._types import Flush
     from logdex.broker.rocketmq.tables import ConfigTable, ConsumerOffsets, GroupTable, TopicTable
-    from logdex.rocketmq.broker_config import Table
+    from logdex.rocketmq.broker_config import ConfigName
     from logdex.rocketmq.find import KeyView
     from logdex.rocketmq.store import MessageStore
     from logdex.rocketmq.write.retention import Retention
@@ -47,7 +47,7 @@ _QUEUES_KEPT = 128
 """Largest number of cached queues. Each keeps a file open."""
 _DEFAULT_NAMES = ("broker-a", "DefaultCluster")
 _INHERIT = 1
-"""Bit of the permission of topics that others are made from: those named like the broker and its cluster, and TBW102."""
+"""Permission bit of topics from which others inherit: those named like the broker and its cluster, and TBW102."""
 
 
 class StoreView:
@@ -98,18 +98,18 @@ class StoreView:
         topics: dict[str, Topic] = {}
         for name, members in self.table(TOPICS).items():
             config = topic_of(members)
-            # A topic that was made smaller still has messages in its other queues.
+            # A topic whose number of queues was reduced still has messages in the other queues.
             topics[name] = replace(config, read_queues=max(config.read_queues, on_disk.get(name, 0)))
         for name, queues in on_disk.items():
             topics.setdefault(name, Topic(queues, queues, 6))
         return topics
 
-    def table(self, table: Table) -> dict[str, Any]:
+    def table(self, table: ConfigName) -> dict[str, Any]:
         """Return a table of the store's broker, or of its copy; empty if neither can be read."""
         found = self.config(table).get(table.name)
         return found if isinstance(found, dict) else {}
 
-    def config(self, table: Table) -> dict[str, Any]:
+    def config(self, table: ConfigName) -> dict[str, Any]:
         """Return the file of a table, or its copy; empty if neither can be read."""
         return self._kept(table.file, lambda: readable_members(self.store.layout.config / table.file))
 
@@ -127,7 +127,7 @@ class StoreView:
                 if error.errno != errno.ENAMETOOLONG:
                     raise
                 return None
-            # The files of a queue that was open for long may be gone, and its topic with them.
+            # The files of a queue that was opened long ago may be deleted, and its topic too.
             kept = (now + self._bounds_kept_s, queue, queue.view())
             with self._lock:
                 if growths == self._growths:
@@ -146,7 +146,7 @@ class StoreView:
         self._facts.pop("keys", None)
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """Return the first queue offset and the one after the last; 0 and 0 if there is no such queue."""
+        """Return the first queue offset and the one after the last; 0 and 0 if the queue does not exist."""
         found = self.queue(topic, queue_id)
         return (0, 0) if found is None else found[1].bounds
 
@@ -155,7 +155,7 @@ class StoreView:
         return {*self.store.queue_ids(topic)}
 
     def stored_at(self, topic: str, queue_id: int, offset: int) -> int | None:
-        """Return the store time in ms of a message; None if there is none."""
+        """Return the store time in ms of a message; None if the message does not exist."""
         found = self.queue(topic, queue_id)
         if found is None or not found[1].bounds[0] <= offset < found[1].bounds[1]:
             return None

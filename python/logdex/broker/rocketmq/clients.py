@@ -28,14 +28,14 @@ _FROM_WHERE = (
     "CONSUME_FROM_FIRST_OFFSET",
     "CONSUME_FROM_TIMESTAMP",
 )
-"""Constants of the broker in their order, because C++ clients send numbers."""
+"""Constants of the broker, in the order of the numbers that C++ clients send."""
 TAG = "TAG"
 
 _LOCK_S = 60.0
 _SILENT_S = 120.0
-"""Without a heartbeat for so long, a member is dropped."""
+"""Time after the last heartbeat of a member after which it is dropped."""
 _MOST_GROUPS = 10_000
-"""Groups that clients may make, so that none fills the memory."""
+"""Largest number of groups, so that no client exhausts the memory."""
 _MOST_MEMBERS = 100_000
 """Largest number of memberships of clients in groups."""
 _LONGEST_EXPRESSION = 65_536
@@ -45,12 +45,12 @@ _MOST_TAGS = 16_384
 _MOST_LOCKS = 200_000
 """Largest number of queue locks."""
 _SWEEP_S = 1.0
-"""Seconds between two searches of a full table for expired locks, because each looks at all locks."""
+"""Seconds between two searches of a full table for expired locks. Each search reads all locks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a group wants of a topic."""
+    """Subscription of a group to a topic."""
 
     topic: str
     expression: str = ALL_TAGS
@@ -129,7 +129,7 @@ class ConsumerGroup:
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
 
     def update(self, subscriptions: list[Subscription]) -> bool:
-        """Take the subscriptions of a heartbeat; return whether the topics changed."""
+        """Update the subscriptions from a heartbeat; return whether the topics changed."""
         topics = {each.topic for each in subscriptions}
         is_changed = topics != self.subscriptions.keys()
         for each in subscriptions:
@@ -183,7 +183,7 @@ class Clients:
         """Time of the last search for expired locks."""
 
     def join(self, group: str, peer: Peer, member: Member, data: ConsumerData) -> list[Notice]:
-        """Take the heartbeat of a consumer; return what members are told.
+        """Record the heartbeat of a consumer; return the notices for the members.
 
         Raises:
             ValueError: There are too many groups or members.
@@ -229,7 +229,7 @@ class Clients:
             raise ValueError(f"more than {_MOST_MEMBERS} members of groups")
 
     def leave(self, peer: Peer, group: str | None = None, producer_group: str | None = None) -> list[Notice]:
-        """Remove a client from its groups, both None: from all; return what the other members are told."""
+        """Remove a client from two groups, or from all if both are None; return the notices for the other members."""
         everything = group is None and producer_group is None
         notices: list[Notice] = []
         for name in [*self._consumes.get(peer, ())] if everything else [group or ""]:

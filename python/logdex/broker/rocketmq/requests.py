@@ -43,7 +43,7 @@ class Peer:
 
 @dataclass(slots=True)
 class Request:
-    """A client's command, and where it came from."""
+    """A client's command and its connection."""
 
     command: RemotingCommand
     peer: Peer
@@ -57,7 +57,7 @@ class Request:
         """Return a field.
 
         Raises:
-            Refusal: It is missing, and nothing is given to take instead.
+            Refusal: The field is missing, and there is no `otherwise`.
         """
         value = self.command.ext.get(name, otherwise)
         if value is None:
@@ -88,7 +88,7 @@ class Request:
         """Return the body, an object in fastjson's dialect.
 
         Raises:
-            Refusal: The body is not, or is too long.
+            Refusal: The body is not an object, or is too long.
         """
         if len(self.command.body) > _LONGEST_BODY:
             found = f"a body of {len(self.command.body)} bytes: expected at most {_LONGEST_BODY}"
@@ -121,10 +121,10 @@ class Answer:
     code: int = ResponseCode.SUCCESS
     remark: str | None = None
     ext: dict[str, str] | None = None
-    """None: this answer has no fields, not even an empty table."""
+    """None: the answer has no table of fields, not even an empty one."""
     body: bytes = b""
     notices: list[Notice] = field(default_factory=list)
-    """What clients are told first."""
+    """Requests to clients that are sent before the answer."""
 
     @classmethod
     def of(cls, value: object, **others: Any) -> Answer:  # noqa: ANN401 -- the other attributes
@@ -144,25 +144,25 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Wait until a queue grows beyond an offset, and ask again with `may_hold=False`."""
+    """Wait until a queue grows beyond an offset, then process the request again with `may_hold=False`."""
 
     topic: str
     queue_id: int
     offset: int
     seconds: float
-    """After this time ask again in any case."""
+    """After this time process the request in any case."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """Ask a client, and pass its answer on."""
+    """Forward the request to a client, and return its answer."""
 
     peer: Peer
     code: int
     ext: dict[str, str]
     body: bytes
     who: str
-    """The client, for the remark if it does not answer."""
+    """Name of the client, for the remark if it does not answer."""
 
 
 NAME_END, VALUE_END = "\x01", "\x02"
@@ -183,12 +183,12 @@ CLUSTER, DELAY, PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC, TAGS, TRANSACTION, UN
 
 @dataclass(slots=True, kw_only=True)
 class NewMessage:
-    """A message that is put; `CommitLogWriter.put_each` takes it."""
+    """A message to store, as `CommitLogWriter.put_each` takes it. Source: MessageExtBrokerInner."""
 
     topic: str
     queue_id: int
     body: bytes
-    """As it is stored; or that of a client's batch."""
+    """The body as it is stored, or the batch of a client."""
     properties: dict[str, str]
     born_timestamp: int
     born_host: str | None
@@ -202,11 +202,11 @@ class NewMessage:
     """Whether the properties are written in the order of Java's HashMap."""
     is_batch: bool = False
     waits: bool = True
-    """Whether its producer waits for a slave (the property WAIT), and is told if the flush takes too long."""
+    """Whether its producer waits for the flush and for a slave (the property WAIT)."""
 
 
 def again(message: Message, topic: str, queue_id: int, store_host: str) -> NewMessage:
-    """Return a message of the log, with its body as it is stored, for another place; its properties may be changed."""
+    """Return a copy of a stored message for another topic or queue. Its properties may be changed."""
     return NewMessage(
         topic=topic,
         queue_id=queue_id,
@@ -222,7 +222,7 @@ def again(message: Message, topic: str, queue_id: int, store_host: str) -> NewMe
 
 
 def properties_of(text: str) -> dict[str, str]:
-    """Return the properties of a text; entries without name or value are left out."""
+    """Return the properties in a text, without entries that lack a name or a value."""
     found = {}
     for entry in text.split(VALUE_END):
         name, _, value = entry.partition(NAME_END)
@@ -233,12 +233,12 @@ def properties_of(text: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Store a message, and go on with the places of it and its like in a batch; or with the reason why no log takes it."""
+    """Store a message. `then` gets the places of the stored messages, or the reason why no log takes the message."""
 
     message: NewMessage
     then: Callable[[Places | str], Answer | Put]
     needs: str | None = None
-    """A topic that the topics file must contain before the message is stored; None: it already does."""
+    """A topic that the topics file must contain before the message is stored; None: no such wait."""
 
 
 Places: TypeAlias = "list[tuple[int, int, str]]"
@@ -247,7 +247,7 @@ Reply: TypeAlias = "Answer | Hold | Forward | Put | None"
 
 
 class Refusal(Exception):  # noqa: N818 -- an answer, which ends the work on a request
-    """An answer that is not a success."""
+    """An answer other than success."""
 
     def __init__(self, code: int, remark: str, ext: dict[str, str] | None = None) -> None:
         super().__init__(code, remark)

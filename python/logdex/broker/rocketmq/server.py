@@ -1,4 +1,4 @@
-"""A server over one store: start, stop, and what it does from time to time."""
+"""The server: its options, start and stop, and its periodic tasks."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 FLUSH_TIMEOUT_S = 5.0
-"""How long producers wait for the disk (syncFlushTimeout)."""
+"""Time that producers wait for the disk (syncFlushTimeout)."""
 SLAVE_TIMEOUT_S = 3.0
-"""How long producers wait for a slave (slaveTimeout)."""
+"""Time that producers wait for a slave (slaveTimeout)."""
 _VIP = 2
-"""A broker listens so far below its port, too (the VIP channel); its slaves ask there for topics."""
+"""A broker also listens this far below its port (the VIP channel). Its slaves request the topics there."""
 _LOOK_S = 1.0
 _SAVE_S = 5.0
 _GRACE_S = 5.0
@@ -83,7 +83,7 @@ class ServeOptions:
     sync_flush_timeout_s: float = FLUSH_TIMEOUT_S
 
     def __post_init__(self) -> None:
-        """Check the options that need no look at the store.
+        """Check the options that do not depend on the store.
 
         Raises:
             ValueError: An option has a value that no server has.
@@ -126,8 +126,8 @@ class _Running:
 class Server:
     """A broker and its name server on one port, over a store. Use it with `async with`.
 
-    It takes no messages unless it was made with `write`: nothing in the store is created, locked or changed, so its own broker
-    may run. Offsets that consumers commit are kept in memory, or in a file beside the store.
+    Without `write` it takes no messages: nothing in the store is created, locked or changed, so the store's own broker may
+    run. Offsets that consumers commit are kept in memory, or in a file of their own.
     """
 
     def __init__(self, store: str | os.PathLike[str] | MessageStore | StoreWriter, options: ServeOptions) -> None:
@@ -173,9 +173,9 @@ class Server:
         """Open the store if a path was given, and listen.
 
         Raises:
-            OSError: There is no store, the address is in use, or the system refuses.
-            CorruptFileError: The file of offsets or of access keys is damaged.
-            ValueError: It runs already.
+            OSError: There is no store, the address is in use, or an I/O error.
+            CorruptFileError: The file of offsets or of access keys is corrupt.
+            ValueError: The server is running.
         """
         if self._running is not None:
             raise ValueError("the server runs already")
@@ -186,7 +186,7 @@ class Server:
             self._writer = StoreWriter.open(given, flush=self._options.flush, retention=self._options.retention)
         try:
             if isinstance(given, StoreWriter):
-                # Answers are read from files, also those about messages that were just put.
+                # Answers are read from the files, so they need the messages that were put before.
                 given.flush()
             self._store = given if isinstance(given, MessageStore) else MessageStore.open(_root(given))
             await self._start(self._store)
@@ -202,7 +202,7 @@ class Server:
         own_file = None
         if writer is not None:
             own_file = store.layout.config / OFFSETS.file
-            # As a broker it does not start with a file that it cannot read.
+            # Like a broker, the server does not start with a file that it cannot read.
             read_members(own_file)
         offsets = ConsumerOffsets(tables, self._offsets, own_file)
         name, cluster = view.names()
@@ -265,7 +265,7 @@ class Server:
     async def _serve_slaves(
         self, broker: Broker, service: BrokerService, listener: Listener, bound: tuple[str, int]
     ) -> None:
-        """Listen for slaves: their log stream, and the port on which they ask for topics."""
+        """Listen for slaves: on the port of the log stream, and on the port where they request the topics."""
         if self._options.ha_port is None:
             return
         view = broker.view
@@ -281,7 +281,7 @@ class Server:
         try:
             await listener.start(host, port - _VIP, self._options.tls_context)
         except (OSError, ValueError) as error:
-            what = "a slave of 4.9.3 asks there for topics, logdex replicate does not"
+            what = "a slave of 4.9.3 requests the topics there, logdex replicate does not"
             _log.warning("port %s: %s; %s", port - _VIP, error, what)
         self._slaves = slaves
         broker.ha_port = await slaves.start(host, self._options.ha_port)
@@ -359,27 +359,28 @@ def serve(
             open `StoreWriter` takes messages, with its own options, and stays open.
         host: The address to listen on.
         port: The port; 0: any free one.
-        advertise: What clients are told to connect to, `HOST:PORT`; None: the address that the server listens on.
-        write: Take messages, too: a broker for tests, restores and small jobs. The path may be that of a new store. While the
-            server runs, no broker can open the store.
-        flush: For `write`: "sync": a message is on the disk before its producer is answered, and one flush serves all that wait;
-            "async": twice a second.
+        advertise: The address that clients connect to, `HOST:PORT`; None: the address that the server listens on.
+        write: Also take messages: a broker for tests, restores and small jobs. The path may be a new store. While the server
+            runs, no broker can open the store.
+        flush: For `write`: "sync": a message is on the disk before its producer gets the answer; "async": the log is flushed
+            twice a second.
         retention: For `write` with a path: when files are deleted, and how full the disk may be; None: nothing is deleted.
-        create_topics: For `write`: make topics for producers that ask for it (autoCreateTopicEnable).
-        check_every_s: For `write`: how often half messages are looked at whose transaction is open (transactionCheckInterval).
+        create_topics: For `write`: create topics for producers that request it (autoCreateTopicEnable).
+        check_every_s: For `write`: seconds between two checks of half messages with an open transaction
+            (transactionCheckInterval).
         offsets: A file for the offsets that consumers commit; None: they are kept in memory. Those of the store are read in
             any case.
         tls: Certificate and key files, or a context: only TLS is spoken then. None: no TLS.
         acl: A file with access keys (`accessKey: A` and `secretKey: S`, as in tools.yml), or a dict of them: requests must be
-            signed then. None: anyone may ask.
+            signed then. None: requests need no signature.
         broker_name: The broker's name; None: as the store's topics.json shows it, else `broker-a`.
         cluster: The cluster's name; None: likewise, `DefaultCluster`.
-        limits: What clients may take of the server; None: the defaults.
+        limits: Limits on what clients may use; None: the defaults.
         ha_port: Let slaves follow, of 4.9.3 and `replicate`: the port of the log stream (haListenPort); 0: any free one. Nothing
-            authenticates or encrypts it. A slave of 4.9.3 also asks on `port` - 2.
+            authenticates or encrypts it. A slave of 4.9.3 also needs `port` - 2.
         sync_slaves: For `write`: producers wait until a slave has their messages (SYNC_MASTER), for at most 3 s (slaveTimeout).
-        sync_flush_timeout_s: For `write` with `flush="sync"`: how long producers wait for the disk (syncFlushTimeout). Then they
-            are told FLUSH_DISK_TIMEOUT: the message is stored, but the next loss of power may take it.
+        sync_flush_timeout_s: For `write` with `flush="sync"`: seconds that producers wait for the disk (syncFlushTimeout). After
+            it they get FLUSH_DISK_TIMEOUT: the message is stored, but a power loss may remove it.
 
     Returns:
         A server that is not started: use it with `async with`, or call `start` and `stop`.
@@ -401,7 +402,7 @@ def serve(
 
 
 class _KeptEnd:
-    """The end of a log whose broker may run. It is looked up once a second, by whichever thread asks."""
+    """The end of a log whose broker may run, cached for a second. Any thread may call it."""
 
     def __init__(self, log: CommitLog) -> None:
         self._log = log
@@ -443,8 +444,8 @@ async def _check_transactions(service: BrokerService, every_s: float) -> None:
         try:
             await service.check_transactions()
         except Exception:  # noqa: BLE001 -- logged
-            # They are looked at again, whatever the reason.
-            _log.exception("the half messages are not looked at")
+            # The next check processes the same messages.
+            _log.exception("the half messages are not checked")
 
 
 def _call_soon(
@@ -458,7 +459,7 @@ def _call_soon(
 
 
 async def _resolved(advertise: str) -> str:
-    """Return an address as messages have it: they hold no names of hosts."""
+    """Return an address in the form of messages, which hold no host names."""
     host, _, port = advertise.rpartition(":")
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
@@ -473,7 +474,7 @@ def _root(store: str | os.PathLike[str] | StoreWriter) -> str | os.PathLike[str]
 
 
 def _warn_of_addresses(store: MessageStore, address: str) -> None:
-    """Say which address tools take from an offset id, if it is not that of the server."""
+    """Warn if offset ids in the store name another address than the server's. Tools connect to the address in an id."""
     log = store.commit_log
     heads = RecordBatchReader.from_stream(
         log.scan(begin_phy_offset=log.min_offset, columns=("store_host",), batch_size=1)

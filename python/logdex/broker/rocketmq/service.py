@@ -1,6 +1,6 @@
-"""Requests of connected clients: answered at once, by a thread, later, or by another client.
+"""The service of a broker: answer each request in the event loop, in a thread, later, or by another client.
 
-The protocol is in `answers`; here is what needs time.
+The handlers compute the replies. This module has what needs time: threads, held pulls, puts, slaves, tables.
 """
 
 from __future__ import annotations
@@ -148,10 +148,10 @@ class BrokerService:
             # Only the server's own writer reports the queues that grew. A remote store is not polled.
             self._waiting.add(self._loop.create_task(self._poll_queues()))
 
-    # What a listener calls
+    # Calls of the listener
 
     def serve_slaves(self, slaves: LogServer, timeout_s: float | None) -> None:
-        """Tell slaves of puts; with a timeout producers wait so long for one that has their messages."""
+        """Notify slaves of puts. With a timeout, producers wait this long for a slave that has their messages."""
         self._slaves, self._slave_timeout_s = slaves, timeout_s
 
     def connected(self, connection: Connection) -> None:
@@ -161,7 +161,7 @@ class BrokerService:
         self._connections[peer] = connection
 
     def frame_length(self, head: bytes) -> int:
-        """Return the bytes of a frame. A browser, or a collector of metrics, is answered, too."""
+        """Return the bytes of a frame. A browser or a collector of metrics gets the counters."""
         if head == _HTTP:
             text = self.metrics().encode()
             kind = b"Content-Type: text/plain; version=0.0.4\r\nConnection: close\r\n"
@@ -169,7 +169,7 @@ class BrokerService:
         return RemotingCommand.frame_length(head)
 
     def frames(self, connection: Connection, data: bytes) -> list[bytes | Sends]:
-        """Return the whole frames at the beginning of these bytes. Sends that need no question stay together."""
+        """Return the whole frames at the start of these bytes. Consecutive plain sends stay together."""
         # Each request is logged, checked, or waits for a slave by itself.
         is_each_alone = self._access_keys is not None or self._slave_timeout_s is not None
         master = self._broker.master
@@ -178,7 +178,7 @@ class BrokerService:
         return remoting_frames(data, master.topics.sends, self._peers[connection].host)
 
     def received(self, connection: Connection, frame: bytes | Sends) -> None:
-        """Take a frame, or sends."""
+        """Process a frame, or several sends."""
         if isinstance(frame, Sends):
             self._put_sends(connection, frame)
             return
@@ -194,7 +194,7 @@ class BrokerService:
             self._start(connection, request)
 
     def disconnected(self, connection: Connection) -> None:
-        """Take a client out of its groups."""
+        """Remove a client from its groups."""
         peer = self._peers.pop(connection)
         del self._connections[peer]
         self._held.forget(connection)
@@ -203,7 +203,7 @@ class BrokerService:
     # The rest
 
     def drop_silent(self) -> None:
-        """Take clients out of their groups that send no heartbeats."""
+        """Remove clients without heartbeats from their groups."""
         self._broker.clients.forget_locks(self._broker.now())
         for peer in self._broker.clients.silent(self._broker.now()):
             self._tell(self._broker.clients.leave(peer))
@@ -225,7 +225,7 @@ class BrokerService:
         return 0 if self._puts is None else self._puts.waiting
 
     def close(self) -> None:
-        """Forget what waits, and end the threads."""
+        """Drop the waiting requests and end the threads."""
         for task in self._waiting:
             task.cancel()
         for forwarded in self._forwarded.values():
@@ -240,13 +240,13 @@ class BrokerService:
             self._puts.close()
 
     async def drain(self, seconds: float) -> None:
-        """Wait until the messages that came are stored and answered, but not for longer than this."""
+        """Wait until the received messages are stored and answered, but not longer than this."""
         end = self._loop.time() + seconds
         while (self.waiting() or self._unsaved) and self._loop.time() < end:  # noqa: ASYNC110 -- a moment, at the end
             await asyncio.sleep(_DRAIN_S)
 
     def grown(self, ends: list[tuple[str, int, int]]) -> None:
-        """Answer the held pulls of queues that grew: topic, queue id, and queue offset of the next message."""
+        """Answer the held pulls of queues that grew. `ends`: topic, queue id, and queue offset of the next message."""
         self._broker.view.forget_bounds((topic, queue_id) for topic, queue_id, _ in ends)
         self._held.grown(ends)
 
@@ -276,13 +276,13 @@ class BrokerService:
             return MAX_INT64
 
     async def check_transactions(self) -> None:
-        """Ask producers for the state of their half messages that wait for long."""
+        """Request the state of old half messages from their producers."""
         now = now_ms()
         while await self._check_some(now):
             pass
 
     async def _check_some(self, now: int) -> bool:
-        """Check as many half messages as fit into the memory; return whether there are more."""
+        """Check as many half messages as fit into memory; return whether there are more."""
         checks = await self._loop.run_in_executor(self._threads, look_at_halves, self._broker, now)
         if self._puts is None or self._broker.master is None:
             return False
@@ -290,18 +290,21 @@ class BrokerService:
         if checks.given_up:
             self._broker.master.topics.create(GIVEN_UP_TOPIC, 1, is_own=True)
             if await self._saved() is not None:
-                # They are still there, and looked at again.
+                # They stay in their queue, and the next check finds them.
                 return False
         for renewed, half in checks.renewed:
             waiting.append(self._loop.create_future())
             self._puts.put(renewed, partial(self._ask_producer, waiting[-1], half, renewed))
         for message in checks.given_up:
-            _log.warning("a half message of topic %s is given up: nobody ended it", message.properties.get(REAL_TOPIC))
+            _log.warning(
+                "a half message of topic %s is given up: no producer ended its transaction",
+                message.properties.get(REAL_TOPIC),
+            )
             waiting.append(self._loop.create_future())
             self._puts.put(message, partial(_set, waiting[-1]))
         for placed in await asyncio.gather(*waiting):
             if isinstance(placed, OSError | ValueError):
-                # They are still there, and looked at again.
+                # They stay in their queue, and the next check finds them.
                 return False
         for topic, offset in ((HALF_TOPIC, checks.half_offset), (OP_TOPIC, checks.op_offset)):
             if offset:
@@ -317,7 +320,7 @@ class BrokerService:
             self._tell([notice] if notice is not None else [])
 
     def _start(self, connection: Connection, request: Request) -> None:
-        """Answer a request, or let a thread do it."""
+        """Answer a request here or in a thread."""
         code = request.command.code
         handler = HANDLERS.get(code, UNKNOWN)
         if handler.parse is not None and len(request.command.body) > _LONG_BODY and not request.is_read:
@@ -325,7 +328,7 @@ class BrokerService:
         elif handler.cost < self._slow_from:
             reply = self._answer(request)
             if isinstance(reply, Hold):
-                # What is stored during the write of a table must wake this pull.
+                # A message that is stored during the write of a table must wake this pull.
                 self._finish(connection, request, reply)
                 self._save_changes()
             elif self._has_changed or (isinstance(reply, Put) and reply.needs is not None):
@@ -411,11 +414,11 @@ class BrokerService:
         return done
 
     def _answer_timed(self, request: Request) -> Reply:
-        """Answer a request, and note whether its kind needs a thread."""
+        """Answer a request, and record whether its kind needs a thread."""
         begin = self._loop.time()
         reply = self._answer(request)
         code = request.command.code
-        # What is in memory of a remote store tells nothing of the next request.
+        # The next request to a remote store may be slow, even if this one found its data in memory.
         now = self._loop.time()
         is_quick = now - begin < _QUICK_S and not self._broker.view.is_remote and HANDLERS[code].cost == Cost.SEARCH
         if not is_quick:
@@ -531,7 +534,7 @@ class BrokerService:
     def _await_slave(
         self, connection: Connection, request: Request, answer: Answer, slaves: LogServer, timeout_s: float
     ) -> None:
-        """Answer when a slave has the log up to here, or with the code that says that none has.
+        """Answer when a slave has the log up to here, or with the code for the lack of such a slave.
 
         Source: CommitLog#submitReplicaRequest.
         """
@@ -598,7 +601,7 @@ class BrokerService:
 
 
 def _set(done: asyncio.Future[_T], result: _T) -> None:
-    # A server that stops waits no longer.
+    # The future is cancelled when the server stops.
     if not done.done():
         done.set_result(result)
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from logdex.rocketmq.broker_config import Table
+    from logdex.rocketmq.broker_config import ConfigName
 
     NotSaved: TypeAlias = "OSError | ValueError"
     """Reason for a failed write of a table."""
@@ -56,7 +56,7 @@ class ConfigTable:
     _BUCKETS = 2048
     """Of the broker's tables, which are made for 1024 names."""
 
-    def __init__(self, config: Path, table: Table) -> None:
+    def __init__(self, config: Path, table: ConfigName) -> None:
         """Read the table.
 
         Raises:
@@ -216,7 +216,7 @@ def _now_ms() -> int:
 READ, WRITE, INHERIT = 4, 2, 1
 """Bits of a topic's permission."""
 UNIT, UNIT_SUB = 1, 2
-"""Bits of a topic's system flag: the topic of a unit, and of a group in one."""
+"""Bits of a topic's system flag: the topic belongs to a unit, or to a group in a unit."""
 
 MOST_QUEUES = 65_536
 """Largest number of queues in a topic, so that no request exhausts the memory. A broker has no limit."""
@@ -271,12 +271,12 @@ def number_of(members: object, name: str, otherwise: int) -> int:
 
 
 class TopicTable:
-    """The topics of a broker, and their file."""
+    """The topics of a broker and their file."""
 
     def __init__(
         self, config: Path, broker: str, cluster: str, levels: int, on_disk: Mapping[str, Topic], *, may_create: bool
     ) -> None:
-        """Read the table, and add the broker's own topics; and if there is no table, those that have queues.
+        """Read the table and add the broker's own topics. Without a table, also add the topics that have queues.
 
         Raises:
             CorruptFileError: The file cannot be read, nor its copy.
@@ -292,13 +292,13 @@ class TopicTable:
         own[SCHEDULE_TOPIC] = _topic(SCHEDULE_TOPIC, levels)
         own[f"{cluster}_REPLY_TOPIC"] = _topic(f"{cluster}_REPLY_TOPIC", 1)
         self.sends: SendTable | None = None
-        """The topics that take plain sends, which come here only once."""
+        """The topics whose plain sends need no handler. A topic's first send adds it."""
         self.waiting: Counter[str] = Counter()
         """Number of sends that wait for the file, by topic."""
         self._known: dict[str, Topic] = {}
         is_new = not self.table.entries
         if is_new:
-            # A store that no broker has made: its messages shall be found.
+            # No broker wrote this store. Consumers need its topics to find the messages.
             own = {name: _topic(name, topic.read_queues) for name, topic in on_disk.items()} | own
         for name, members in own.items():
             self.table.entries.setdefault(name, members)
@@ -323,7 +323,7 @@ class TopicTable:
         return {name: topic_of(members) for name, members in [*self.table.entries.items()]}
 
     def inherit(self, name: str, from_topic: str, queues: int, sys_flag: int) -> Topic | None:
-        """Make a topic for a producer from another one; None if that is not there, or not for it."""
+        """Create a topic for a producer after another one; return None if that is missing or has no permission to inherit."""
         origin = self.get(from_topic)
         if origin is None or not origin.perm & INHERIT:
             return None
@@ -347,17 +347,17 @@ class TopicTable:
         return topic_of(self.table.entries[name])
 
     def unready(self, *names: str) -> str | None:
-        """Return the first of some topics that is not in the file yet or for which sends wait; None: there is none."""
+        """Return the first topic that is not in the file yet or for which sends wait; None if all are ready."""
         return next((name for name in names if name in self.waiting or not self.table.is_saved(name)), None)
 
     def learn(self, name: str) -> None:
-        """Allow batching of sends to a topic from now on: no send waits for a table, so that none overtakes another."""
+        """Allow batching of sends to a topic if no send waits for its table, so that no send overtakes another."""
         topic = self.get(name)
         if self.sends is not None and topic is not None and self.unready(name) is None:
             self.sends.learn(name, max(topic.read_queues, topic.write_queues))
 
     def put(self, name: str, topic: Topic, filter_type: str) -> None:
-        """Make a topic, or change it."""
+        """Create or change a topic."""
         self._forget(name)
         self.table.put(
             name,
@@ -384,7 +384,7 @@ class TopicTable:
 
 
 class GroupTable:
-    """The consumer groups of a broker, and their file."""
+    """The consumer groups of a broker and their file."""
 
     def __init__(self, config: Path) -> None:
         """Read the table, and add the broker's own groups.
@@ -457,7 +457,7 @@ _TRUTHS = {True: True, False: False, "true": True, "false": False}
 
 
 def _member(name: str, value: object) -> bool | int:
-    """Convert a member of a group to the type that a broker uses; null becomes the default.
+    """Convert a member of a group to the broker's type; null becomes the default.
 
     Raises:
         Refusal: A broker does not accept the value.
@@ -523,7 +523,7 @@ def _topic(name: str, queues: int, perm: int = READ | WRITE, sys_flag: int = 0) 
 _OFFSET_BUCKETS = 1024
 """Size of the broker's table of offsets, which is made for 512 entries."""
 _MOST_ENTRIES = 100_000
-"""Pairs of topic and group that clients may add, so that none fills the memory."""
+"""Largest number of pairs of topic and group, so that no client exhausts the memory."""
 _MOST_OFFSETS = (65_536, 1_000_000)
 """Largest number of queues of one pair, and of all pairs."""
 
@@ -532,12 +532,12 @@ class ConsumerOffsets:
     """Committed offsets by group and topic. The event loop changes them, and any thread reads and saves them."""
 
     def __init__(self, tables: Iterable[dict[str, Any]], file: Path | None = None, own: Path | None = None) -> None:
-        """Start with tables of the store, the first one wins, and with the file's, which wins over them.
+        """Merge the tables of the store, the first one wins, and the table of the file, which wins over them.
 
-        `own` is the broker's own file, which is written then.
+        `own` is the broker's own file; `save` writes it.
 
         Raises:
-            CorruptFileError: The file is no such table.
+            CorruptFileError: The file is not a consumer offset table.
             OSError: The system refuses.
         """
         self._file = file

@@ -1,6 +1,6 @@
 """The handlers of requests, in a module for each kind, and the answer to any request.
 
-No sockets here: the service passes requests in and sends the replies.
+The service passes requests in and sends the replies; there are no sockets here.
 """
 
 from __future__ import annotations

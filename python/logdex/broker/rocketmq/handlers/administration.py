@@ -1,6 +1,6 @@
-"""Answers to administrators: configuration, statistics of topics, progress of groups, units of queues.
+"""Requests of administrators: configuration, statistics of topics, progress of groups, changes of topics and groups.
 
-Source: AdminBrokerProcessor.
+Source: AdminBrokerProcessor, DefaultRequestProcessor, Broker2Client.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ if TYPE_CHECKING:
 
 _NO_VERSION = {"counter": 0, "timestamp": 0}
 UNSET = "not set any response code"
-"""The remark that a broker leaves in some answers."""
+"""Remark of some answers of a broker."""
 _MOST_UNITS = 1024
 _MOST_QUEUES = RemotingCommand.MAX_FRAME >> 7
-"""Largest number of queues in an answer: a frame cannot hold more."""
+"""Largest number of queues that fit into the frame of an answer."""
 _NEVER = "2147483647"
-"""The longest time in hours: nothing is deleted."""
+"""Hours that messages are kept by a server that deletes nothing."""
 _TOPIC = {"order": False, "perm": 6, "readQueueNums": 1, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0}
 
 
 @handles(RequestCode.GET_ALL_TOPIC_CONFIG, cost=Cost.SLOW)
 def topic_configs(broker: Broker, _: Request) -> Answer:
-    """Answer the configuration of all topics, as the broker stored it."""
+    """Return the configuration of all topics, as the broker stored it."""
     if broker.master is not None:
         return Answer.of(broker.master.topics.content(), ext={})
     table = dict(broker.view.table(TOPICS))
@@ -76,7 +76,7 @@ def topic_configs(broker: Broker, _: Request) -> Answer:
 
 @handles(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, cost=Cost.SLOW)
 def group_configs(broker: Broker, _: Request) -> Answer:
-    """Answer the configuration of all groups, as the broker stored it."""
+    """Return the configuration of all groups, as the broker stored it."""
     if broker.master is not None:
         return Answer.of(broker.master.groups.content())
     config = broker.view.config(GROUPS)
@@ -85,20 +85,20 @@ def group_configs(broker: Broker, _: Request) -> Answer:
 
 @handles(RequestCode.GET_ALL_CONSUMER_OFFSET, cost=Cost.SLOW)
 def all_offsets(broker: Broker, _: Request) -> Answer:
-    """Answer the offsets of all groups."""
+    """Return the offsets of all groups."""
     return Answer.of({"offsetTable": broker.offsets.table()})
 
 
 @handles(RequestCode.GET_ALL_DELAY_OFFSET)
 def delay_offsets(broker: Broker, _: Request) -> Answer:
-    """Answer up to where each delay level was delivered."""
+    """Return the offsets up to which the messages of each delay level were delivered."""
     table = broker.view.table(DELAY_OFFSETS)
     return Answer.of({"offsetTable": {int(level): offset for level, offset in table.items() if level.isdecimal()}})
 
 
 @handles(RequestCode.GET_BROKER_CONFIG)
 def broker_config(broker: Broker, _: Request) -> Answer:
-    """Answer the properties of the broker: those that tools need."""
+    """Return the properties of the broker that tools need."""
     host, port = broker.address.rpartition(":")[::2]
     master = broker.master
     may_create = master is not None and master.topics.may_create
@@ -147,7 +147,7 @@ def _file_sizes(view: StoreView) -> dict[str, str]:
     try:
         files = [] if view.store.index is None else view.store.index.files
     except GeometryError:
-        # No message has a key yet, so the files do not show them.
+        # No message has a key yet, so the geometry cannot be inferred.
         return sizes
     if files:
         sizes |= {"maxHashSlotNum": str(files[0].hash_slots), "maxIndexNum": str(files[0].max_entries)}
@@ -156,7 +156,7 @@ def _file_sizes(view: StoreView) -> dict[str, str]:
 
 @handles(RequestCode.GET_BROKER_RUNTIME_INFO, cost=Cost.SLOW)
 def runtime_info(broker: Broker, _: Request) -> Answer:
-    """Answer what `clusterList` and `brokerStatus` show. Of what waits only messages that are put are counted."""
+    """Return the values that `clusterList` and `brokerStatus` show. Of the waiting requests only sends are counted."""
     log = broker.view.store.commit_log
     begin, end = log.min_offset, log.max_offset
     waits = [
@@ -194,13 +194,13 @@ def runtime_info(broker: Broker, _: Request) -> Answer:
 
 
 def _rates(rates: Sequence[float]) -> str:
-    """Return how many a second there were in the last 10, 60 and 600 s."""
+    """Return the rates over the last 10, 60 and 600 s as text."""
     return " ".join(map(str, rates))
 
 
 @handles(RequestCode.GET_TOPIC_STATS_INFO, cost=Cost.MANY)
 def topic_stats(broker: Broker, request: Request) -> Answer:
-    """Answer the bounds of a topic's queues, and the store time of the last message of each."""
+    """Return the bounds of a topic's queues, and the store time of the last message of each."""
     name = request.text("topic")
     topic = broker.topic(name)
     if topic is None:
@@ -218,17 +218,17 @@ def topic_stats(broker: Broker, request: Request) -> Answer:
 
 
 def check_queues(number: int) -> None:
-    """Check that an answer can hold so many queues. A file of topics may have any number.
+    """Check that an answer can hold this many queues. A topics file may have any number.
 
     Raises:
-        Refusal: It cannot.
+        Refusal: There are too many.
     """
     if number > _MOST_QUEUES:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"more than {_MOST_QUEUES} queues, which fit into no answer")
 
 
 class _GroupAnswer:
-    """State of an answer about many groups: its number of queues, and the queues of each topic that have files."""
+    """Number of queues in an answer about many groups, and a cache of the queues with files."""
 
     def __init__(self, archive: StoreView) -> None:
         self.queues = 0
@@ -261,7 +261,7 @@ def _progress(broker: Broker, group: str, topics: set[str], answered: _GroupAnsw
 
 @handles(RequestCode.GET_CONSUME_STATS, cost=Cost.MANY)
 def group_progress(broker: Broker, request: Request) -> Answer:
-    """Answer how far a group is, in one topic or in all."""
+    """Return the progress of a group in one topic or in all."""
     group, topic = request.text("consumerGroup"), request.command.ext.get("topic")
     topics = {topic} if topic else broker.offsets.topics(group)
     return Answer.of(_progress(broker, group, topics, _GroupAnswer(broker.view)))
@@ -269,13 +269,13 @@ def group_progress(broker: Broker, request: Request) -> Answer:
 
 @handles(RequestCode.GET_BROKER_CONSUME_STATS, cost=Cost.MANY)
 def all_progress(broker: Broker, request: Request) -> Answer:
-    """Answer how far all groups are, in all topics or in the ordered ones."""
+    """Return the progress of all groups in all topics or in the ordered ones."""
     known, only_ordered = broker.topics(), request.is_true("isOrder")
     chosen = {name for name, topic in known.items() if topic.is_ordered or not only_ordered}
     if broker.master is not None:
         groups = {*broker.master.groups.table.entries.copy()}
     else:
-        # Not every broker.view has a table of groups.
+        # Not every archive has a table of groups.
         groups = {*broker.view.table(GROUPS), *broker.offsets.all_groups()}
     found = []
     behind, answered = 0, _GroupAnswer(broker.view)
@@ -290,7 +290,7 @@ def all_progress(broker: Broker, request: Request) -> Answer:
 
 @handles(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, cost=Cost.SLOW)
 def groups_of_topic(broker: Broker, request: Request) -> Answer:
-    """Answer the groups that consume a topic, or have."""
+    """Return the groups that consume a topic or have consumed it."""
     topic = request.text("topic")
     online = [group for group, known in [*broker.clients.consumers.items()] if topic in known.subscriptions]
     return Answer.of({"groupList": sorted({*online, *broker.offsets.groups(topic)})})
@@ -298,7 +298,7 @@ def groups_of_topic(broker: Broker, request: Request) -> Answer:
 
 @handles(RequestCode.QUERY_CONSUME_TIME_SPAN, cost=Cost.MANY)
 def time_span(broker: Broker, request: Request) -> Answer:
-    """Answer the store times of a topic's messages, and of those that a group consumed last."""
+    """Return the store times of a topic's messages, and of the last ones that a group consumed."""
     name, group = request.text("topic"), request.text("group")
     topic = broker.topic(name)
     if topic is None:
@@ -331,20 +331,20 @@ def time_span(broker: Broker, request: Request) -> Answer:
 
 @handles(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
 def system_topics(broker: Broker, _: Request) -> Answer:
-    """Answer which topics are the broker's own."""
+    """Return the broker's own topics."""
     return Answer.of({"topicList": [*SYSTEM_TOPICS, broker.cluster, broker.name, f"{broker.cluster}_REPLY_TOPIC"]})
 
 
 @handles(RequestCode.VIEW_BROKER_STATS_DATA)
 def statistics(_: Broker, request: Request) -> Answer:
-    """Answer that nothing is counted."""
+    """Refuse a counter by name: none are kept."""
     name, key = request.text("statsName"), request.text("statsKey")
     raise Refusal(ResponseCode.SYSTEM_ERROR, f"The stats <{name}> <{key}> not exist")
 
 
 @handles(RequestCode.QUERY_CONSUME_QUEUE, cost=Cost.SEARCH)
 def queue_units(broker: Broker, request: Request) -> Answer:
-    """Answer some units of a queue, of one file of it."""
+    """Return some units of a queue."""
     topic, queue_id = request.text("topic"), request.integer("queueId", 0, bits=32)
     index, count = request.integer("index", 0), request.integer("count", 0, bits=32)
     found = broker.view.queue(topic, queue_id)
@@ -375,12 +375,12 @@ def queue_units(broker: Broker, request: Request) -> Answer:
 
 _FILTER_TYPES = {"SINGLE_TAG", "MULTI_TAG"}
 _NEWEST = -1
-"""In place of a time: the end of each queue."""
+"""Value of the time that means the end of each queue."""
 
 
 @handles(RequestCode.UPDATE_AND_CREATE_TOPIC, kind=Kind.CHANGE)
 def put_topic(broker: Broker, request: Request) -> Answer:
-    """Make a topic, or change it."""
+    """Create or change a topic."""
     name, kind = _changeable(broker, request), request.command.ext.get("topicFilterType", "null")
     if kind not in _FILTER_TYPES:
         raise exception(REMOTING_EXCEPTION, f"topicFilterType = [{kind:.200}] value invalid")
@@ -401,14 +401,14 @@ def delete_topic(broker: Broker, request: Request) -> Answer:
 
 @handles(RequestCode.DELETE_TOPIC_IN_NAMESRV, kind=Kind.CHANGE)
 def forget_topic(broker: Broker, _: Request) -> Answer:
-    """Answer a name server's part of the removal of a topic: its only broker has removed it."""
+    """Acknowledge the removal of a topic to the name server: its only broker has removed it already."""
     broker.require_master()
     return Answer()
 
 
 @handles(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, kind=Kind.CHANGE, parse=dict)
 def put_group(broker: Broker, request: Request) -> Answer:
-    """Make a group, or change it."""
+    """Create or change a group."""
     members = request.content(dict)
     name = members.get("groupName")
     if not isinstance(name, str):
@@ -419,7 +419,7 @@ def put_group(broker: Broker, request: Request) -> Answer:
 
 @handles(RequestCode.DELETE_SUBSCRIPTIONGROUP, kind=Kind.CHANGE)
 def delete_group(broker: Broker, request: Request) -> Answer:
-    """Remove a group, and its offsets if the request says so."""
+    """Remove a group, and its offsets if the request wants that."""
     master, name = broker.require_master(), request.text("groupName")
     master.groups.remove(name)
     if request.is_true("removeOffset"):
@@ -429,7 +429,7 @@ def delete_group(broker: Broker, request: Request) -> Answer:
 
 @handles(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, cost=Cost.MANY, kind=Kind.CHANGE)
 def reset_offsets(broker: Broker, request: Request) -> Answer:
-    """Tell the members of a group to go back to a time, or anywhere if it is forced. They commit the offsets.
+    """Notify the members of a group to go back to a time, or to any offset if forced. They commit the new offsets.
 
     Source: Broker2Client#resetOffset.
     """
@@ -452,14 +452,14 @@ def reset_offsets(broker: Broker, request: Request) -> Answer:
     if known is None:
         remark = f"Consumer not online, so can not reset offset, Group: {group} Topic: {name} Timestamp: {time}"
         raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, remark)
-    told: Any = table
+    reset: Any = table
     if request.command.language == "CPP":
-        told = [
+        reset = [
             {"brokerName": q.broker, "offset": each, "queueId": q.queue_id, "topic": q.topic}
             for q, each in table.items()
         ]
     ext = {"topic": name, "group": group, "timestamp": str(time), "isForce": "false"}
-    body = fastjson.dumps({"offsetTable": told}).encode(errors="replace")
+    body = fastjson.dumps({"offsetTable": reset}).encode(errors="replace")
     code = RequestCode.RESET_CONSUMER_CLIENT_OFFSET
     return Answer.of({"offsetTable": table}, notices=[Notice(peer, code, ext, body) for peer in [*known.members]])
 
@@ -482,7 +482,7 @@ def _changeable(broker: Broker, request: Request) -> str:
     """Return the topic of a request.
 
     Raises:
-        Refusal: It is the broker's own, or none can have this name.
+        Refusal: The topic is the broker's own, or the name is invalid.
     """
     name = request.command.ext.get("topic", "")
     check_topic_name(name)

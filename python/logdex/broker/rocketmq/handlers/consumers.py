@@ -1,4 +1,4 @@
-"""Answers to clients about themselves: offsets, heartbeats, members of groups, locks of queues.
+"""Requests of consumers and about them: offsets, heartbeats, members of groups, locks of queues.
 
 Source: ConsumerManageProcessor, ClientManageProcessor, AdminBrokerProcessor.
 """
@@ -26,7 +26,7 @@ _MOST_SUBSCRIPTIONS = 16_384
 _MOST_QUEUES = 16_384
 """Largest number of queues in a lock request."""
 _OLDEST_ASKED = 62
-"""V3_1_8_SNAPSHOT: clients before it cannot be asked what they run."""
+"""V3_1_8_SNAPSHOT: the first version of clients that report what they run."""
 
 
 def _place(request: Request) -> tuple[str, int]:
@@ -35,19 +35,19 @@ def _place(request: Request) -> tuple[str, int]:
 
 @handles(RequestCode.GET_MAX_OFFSET, cost=Cost.FILE)
 def max_offset(broker: Broker, request: Request) -> Answer:
-    """Answer the end of a queue, exclusive."""
+    """Return the end of a queue, exclusive."""
     return Answer(ext={"offset": str(broker.view.bounds(*_place(request))[1])})
 
 
 @handles(RequestCode.GET_MIN_OFFSET, cost=Cost.FILE)
 def min_offset(broker: Broker, request: Request) -> Answer:
-    """Answer the begin of a queue."""
+    """Return the start of a queue."""
     return Answer(ext={"offset": str(broker.view.bounds(*_place(request))[0])})
 
 
 @handles(RequestCode.GET_EARLIEST_MSG_STORETIME, cost=Cost.FILE)
 def earliest_time(broker: Broker, request: Request) -> Answer:
-    """Answer the store time of the first message of a queue."""
+    """Return the store time of the first message of a queue."""
     topic, queue_id = _place(request)
     time = broker.view.stored_at(topic, queue_id, broker.view.bounds(topic, queue_id)[0])
     return Answer(ext={"timestamp": str(-1 if time is None else time)})
@@ -55,7 +55,7 @@ def earliest_time(broker: Broker, request: Request) -> Answer:
 
 @handles(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, cost=Cost.SEARCH)
 def offset_by_time(broker: Broker, request: Request) -> Answer:
-    """Answer the offset of the message that is nearest to a time, as a broker does."""
+    """Return the offset of the message that is nearest to a time, as a broker does."""
     return Answer(ext={"offset": str(nearest_offset(broker.view, *_place(request), request.integer("timestamp")))})
 
 
@@ -76,7 +76,7 @@ def nearest_offset(view: StoreView, topic: str, queue_id: int, time: int) -> int
 
 @handles(RequestCode.QUERY_CONSUMER_OFFSET, cost=Cost.FILE)
 def consumer_offset(broker: Broker, request: Request) -> Answer:
-    """Answer the offset of a group. A group without one starts at 0 if the queue does."""
+    """Return the offset of a group. A group without one starts at 0 if the queue does."""
     group, (topic, queue_id) = request.text("consumerGroup"), _place(request)
     offset = broker.offsets.get(group, topic, queue_id)
     if offset is None and broker.view.bounds(topic, queue_id)[0] > 0:
@@ -88,7 +88,7 @@ def consumer_offset(broker: Broker, request: Request) -> Answer:
 
 @handles(RequestCode.UPDATE_CONSUMER_OFFSET)
 def commit(broker: Broker, request: Request) -> Answer:
-    """Take the offset of a group."""
+    """Commit the offset of a group."""
     group, (topic, queue_id) = request.text("consumerGroup"), _place(request)
     if not broker.offsets.commit(group, topic, queue_id, request.integer("commitOffset")):
         raise Refusal(ResponseCode.SYSTEM_BUSY, "too many consumer groups", {})
@@ -117,7 +117,7 @@ def _heartbeat(data: dict[str, Any]) -> _Heartbeat:
 
 @handles(RequestCode.HEART_BEAT, parse=_heartbeat)
 def heartbeat(broker: Broker, request: Request) -> Answer:
-    """Take the groups and subscriptions of a client. Members of a group that changed are told, the new one first of all."""
+    """Record the groups and subscriptions of a client. The members of a changed group are notified before the answer."""
     data, command = request.content(_heartbeat), request.command
     member = Member(data.client_id, command.language, command.version, broker.now())
     notices = []
@@ -146,7 +146,7 @@ def unregister(broker: Broker, request: Request) -> Answer:
 
 @handles(RequestCode.GET_CONSUMER_LIST_BY_GROUP)
 def members(broker: Broker, request: Request) -> Answer:
-    """Answer the client ids of a group."""
+    """Return the client ids of a group."""
     group = request.text("consumerGroup")
     known = broker.clients.consumers.get(group)
     if known is None:
@@ -176,7 +176,7 @@ def _queues(data: dict[str, Any]) -> tuple[str, str, list[MessageQueue]]:
 
 @handles(RequestCode.LOCK_BATCH_MQ, parse=_queues)
 def lock(broker: Broker, request: Request) -> Answer:
-    """Lock queues for a consumer that keeps their order; answer those that it got."""
+    """Lock queues for a consumer that keeps their order; return the locked ones."""
     group, client_id, queues = request.content(_queues)
     return Answer.of({"lockOKMQSet": broker.clients.lock(group, client_id, queues, broker.now())})
 
@@ -190,7 +190,7 @@ def unlock(broker: Broker, request: Request) -> Answer:
 
 @handles(RequestCode.CHECK_CLIENT_CONFIG, parse=dict)
 def check_client(_: Broker, request: Request) -> Answer:
-    """Answer whether a subscription can be served."""
+    """Check whether a subscription can be served."""
     subscription = request.content(dict).get("subscriptionData")
     kind = subscription.get("expressionType") if isinstance(subscription, dict) else None
     if kind not in (None, "", TAG):
@@ -225,7 +225,7 @@ def _online(broker: Broker, group: str) -> ConsumerGroup:
 
 @handles(RequestCode.GET_CONSUMER_CONNECTION_LIST, cost=Cost.SLOW)
 def consumer_connections(broker: Broker, request: Request) -> Answer:
-    """Answer the members of a group, and what they want."""
+    """Return the members of a group and their subscriptions."""
     known = _online(broker, request.text("consumerGroup"))
     return Answer.of(
         _without_nulls(
@@ -242,7 +242,7 @@ def consumer_connections(broker: Broker, request: Request) -> Answer:
 
 @handles(RequestCode.GET_PRODUCER_CONNECTION_LIST, cost=Cost.SLOW)
 def producer_connections(broker: Broker, request: Request) -> Answer:
-    """Answer the producers of a group."""
+    """Return the producers of a group."""
     group = request.text("producerGroup")
     known = broker.clients.producers.get(group)
     if not known:
@@ -251,7 +251,7 @@ def producer_connections(broker: Broker, request: Request) -> Answer:
 
 
 def _ask(broker: Broker, request: Request, ext: dict[str, str], body: bytes) -> Forward:
-    """Pass a request on to the member that it names."""
+    """Forward a request to the member that it names."""
     group, client_id = request.text("consumerGroup"), request.text("clientId")
     known = broker.clients.consumers.get(group)
     for peer, member in known.members.items() if known is not None else ():
@@ -267,13 +267,13 @@ def _ask(broker: Broker, request: Request, ext: dict[str, str], body: bytes) -> 
 
 @handles(RequestCode.GET_CONSUMER_RUNNING_INFO)
 def running_info(broker: Broker, request: Request) -> Forward:
-    """Ask a consumer what it runs."""
+    """Request from a consumer what it runs."""
     return _ask(broker, request, request.command.ext, b"")
 
 
 @handles(RequestCode.CONSUME_MESSAGE_DIRECTLY)
 def consume_directly(broker: Broker, request: Request) -> Forward:
-    """Ask a consumer to consume one message."""
+    """Let a consumer consume one message."""
     ext = {**request.command.ext, "brokerName": broker.name}
     try:
         offset = offset_in_msg_id(request.text("msgId"))

@@ -1,4 +1,4 @@
-"""Answers of a name server: where topics are, and what the cluster is. All of it is this one server.
+"""Requests to the name server: routes of topics, the cluster. This one server is all of the cluster.
 
 Source: DefaultRequestProcessor.
 """
@@ -25,7 +25,7 @@ def _brokers(broker: Broker) -> dict[str, Any]:
 
 @handles(RequestCode.GET_ROUTEINFO_BY_TOPIC, cost=Cost.FILE)
 def route(broker: Broker, request: Request) -> Answer:
-    """Answer where a topic is. Nobody may write to an broker.view: producers then fail before they send."""
+    """Return the route of a topic. An archive has no permission to write, so producers fail before they send."""
     name = request.text("topic")
     topic = broker.topic(name)
     if topic is None:
@@ -42,51 +42,51 @@ def route(broker: Broker, request: Request) -> Answer:
 
 @handles(RequestCode.GET_BROKER_CLUSTER_INFO)
 def cluster(broker: Broker, _: Request) -> Answer:
-    """Answer which brokers there are."""
+    """Return the brokers of the cluster: this one."""
     table = {broker.name: _brokers(broker)}
     return Answer.of({"brokerAddrTable": table, "clusterAddrTable": {broker.cluster: [broker.name]}})
 
 
 @handles(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, cost=Cost.SLOW)
 def topics(broker: Broker, _: Request) -> Answer:
-    """Answer which topics there are."""
+    """Return the names of all topics."""
     return Answer.of({"topicList": [*broker.topics()]})
 
 
 @handles(RequestCode.GET_TOPICS_BY_CLUSTER, cost=Cost.SLOW)
 def topics_of_cluster(broker: Broker, request: Request) -> Answer:
-    """Answer which topics a cluster has."""
+    """Return the names of the topics of a cluster."""
     return Answer.of({"topicList": [*broker.topics()] if request.text("cluster") == broker.cluster else []})
 
 
 @handles(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
 def system_topics(broker: Broker, _: Request) -> Answer:
-    """Answer which topics are named like a broker or a cluster."""
+    """Return the topics that are named like the cluster and the broker."""
     return Answer.of({"brokerAddr": broker.address, "topicList": [broker.cluster, broker.name]})
 
 
 @handles(RequestCode.GET_KV_CONFIG)
 def key_value(_: Broker, request: Request) -> Answer:
-    """Answer one entry of the configuration by name: there is none."""
+    """Refuse a key of the configuration: this name server keeps none."""
     place = f"Namespace: {request.text('namespace')} Key: {request.text('key')}"
     raise Refusal(ResponseCode.QUERY_NOT_FOUND, f"No config item, {place}", {})
 
 
 @handles(RequestCode.GET_KVLIST_BY_NAMESPACE)
 def key_values(_: Broker, request: Request) -> Answer:
-    """Answer a namespace of the configuration: there is none."""
+    """Refuse a namespace of the configuration: this name server keeps none."""
     raise Refusal(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {request.text('namespace')}")
 
 
 @handles(RequestCode.GET_NAMESRV_CONFIG)
 def config(broker: Broker, _: Request) -> Answer:
-    """Answer the properties of the name server."""
+    """Return the properties of the name server."""
     return Answer(body=f"listenPort={broker.address.rpartition(':')[2]}\nrocketmqHome=\n".encode())
 
 
 @handles(RequestCode.REGISTER_BROKER)
 def register(broker: Broker, request: Request) -> Answer:
-    """Answer a slave where its master is; no other broker is registered."""
+    """Return the addresses of the master to a slave. Other brokers are refused."""
     if broker.ha_port is None or request.text("brokerName") != broker.name or not request.integer("brokerId"):
         raise Refusal(
             ResponseCode.SYSTEM_ERROR, "only slaves of this broker are registered, and only if it has a log stream"
@@ -97,5 +97,5 @@ def register(broker: Broker, request: Request) -> Answer:
 
 @handles(RequestCode.UNREGISTER_BROKER)
 def unregister(_: Broker, __: Request) -> Answer:
-    """Answer a slave that stops."""
+    """Acknowledge that a slave stops."""
     return Answer()

@@ -1,4 +1,4 @@
-"""Answers that hold messages: pulls, queries by key, and the view of one message. Frames are sent as the log holds them.
+"""Requests for messages: pulls and pulls that wait, queries by key, the view of one message. Messages are sent as stored.
 
 Source: PullMessageProcessor, QueryMessageProcessor.
 """
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 _COMMIT, _SUSPEND, _SUBSCRIPTION = 1, 2, 4
 _MOST_MESSAGES, _MOST_BYTES = 32, 262_144
-"""What one pull returns at most (maxTransferCountOnMessageInMemory, maxTransferBytesOnMessageInMemory)."""
+"""Limits of one pull (maxTransferCountOnMessageInMemory, maxTransferBytesOnMessageInMemory)."""
 _LONGEST_HOLD_S = 60.0
 _MOST_FOUND = 64
 """The most messages of a query (maxMsgsNumBatch)."""
 _MOST_OF_UNIQUE_KEY = 32
 _BODY_BYTES = RemotingCommand.MAX_FRAME - 4096
-"""What fits into a frame beside its header. Clients close the connection at a longer one."""
+"""Largest body of a frame, next to its header. Clients close the connection at a longer frame."""
 _ZONES_MS = 27 * 3_600_000
-"""The most by which a client's time zone may differ from that of the client whose id it asks for."""
+"""Largest difference between the time zones of the client that queries an id and the client that created it."""
 
 _CODES = {
     "FOUND": ResponseCode.SUCCESS,
@@ -52,7 +52,7 @@ _CODES = {
 
 @handles(RequestCode.PULL_MESSAGE, cost=Cost.FILE)
 def pull(broker: Broker, request: Request) -> Answer | Hold:
-    """Answer the next messages of a queue, or let the consumer wait for one."""
+    """Return the next messages of a queue, or make the consumer wait for one."""
     group, name = request.text("consumerGroup"), request.text("topic")
     queue_id, offset = request.integer("queueId", bits=32), request.integer("queueOffset")
     max_num, flags = request.integer("maxMsgNums", bits=32), request.integer("sysFlag", bits=32)
@@ -105,7 +105,7 @@ def _check_group(broker: Broker, group: str, flags: int) -> None:
 
 
 class _Found(NamedTuple):
-    """What a look at a queue found."""
+    """The result of reading a queue."""
 
     status: str
     next_offset: int = 0
@@ -169,9 +169,9 @@ def _subscription(broker: Broker, request: Request, group: str, topic: str, flag
 
 @handles(RequestCode.QUERY_MESSAGE, cost=Cost.SEARCH)
 def query(broker: Broker, request: Request) -> Answer:
-    """Answer the messages that carry a key, oldest first.
+    """Return the messages that carry a key, oldest first.
 
-    They are checked against the log. With compat they are what the index has for the hash, as often as it has it.
+    They are checked against the log. With compat they are all candidates of the index, unchecked and repeated.
     """
     topic, key = request.text("topic"), request.text("key")
     max_num = request.integer("maxNum", bits=32)
@@ -217,7 +217,7 @@ def _candidates(view: StoreView, topic: str, key: str, max_num: int, times: tupl
 
 @handles(RequestCode.VIEW_MESSAGE_BY_ID, cost=Cost.SEARCH)
 def view(broker: Broker, request: Request) -> Answer:
-    """Answer the message at an offset of the log."""
+    """Return the message at an offset of the log."""
     offset = request.integer("offset")
     frame = broker.view.store.commit_log.stored_frames([offset], _BODY_BYTES)
     if not frame:
@@ -250,9 +250,9 @@ class HeldPull:
 
 
 class HeldPulls:
-    """Waiting pulls by queue, so that a growing queue costs no work for pulls of other queues.
+    """Pulls that wait, by queue, so that a growing queue costs no work for pulls of other queues.
 
-    The thread of the event loop calls every method.
+    Every method is called in the event loop. Source: PullRequestHoldService.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, answer: Callable[[HeldPull], None]) -> None:

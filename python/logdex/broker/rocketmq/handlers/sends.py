@@ -1,4 +1,4 @@
-"""Answers to producers, and to consumers that give a message back: what is stored, and where it is.
+"""Sends of producers, and of consumers that return a message; and the thread that stores the messages of all clients.
 
 Source: AbstractSendMessageProcessor, SendMessageProcessor, TopicValidator, TransactionalMessageBridge.
 """
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
     from logdex.rocketmq.message import Message
 
     Placed: TypeAlias = "Places | str | OSError | ValueError"
-    """Where messages are; why no log takes one; or why the store takes nothing."""
+    """Places of the messages; the reason why no log takes one; or the error of the store."""
     Answered: TypeAlias = "tuple[bytes, int] | OSError | ValueError"
-    """The answers to plain sends, and how many are stored; or why the store takes nothing."""
+    """The answers to plain sends and the number of stored messages, or the error of the store."""
     PutEach: TypeAlias = "Callable[[list[NewMessage | Sends]], list[Any]]"
     Waiting: TypeAlias = "tuple[NewMessage | Sends, int, int, Callable[[Any], None]]"
-    """What is put, its messages and about its bytes, and what is called then."""
+    """Messages to put, their number, their approximate bytes, and the callback."""
 
 TRANSACTION_BITS, COMMITTED = 0xC, 0x8
 """Bits of `sysFlag` for the state of a transaction, and one of the states."""
@@ -65,9 +65,9 @@ ILLEGAL_MESSAGE = (
 )
 _LONGEST_TOPIC = 127
 _KNOWS_MAX_TIMES = 121
-"""V3_4_9: clients from it on say how often a message may be given back."""
+"""V3_4_9: the first version of clients that send the maximum number of retries."""
 _FIRST_LEVEL = 3
-"""Delay level of a message that is given back for the first time."""
+"""Delay level of a message that a consumer returns for the first time."""
 
 _LONG_NAMES = {
     "producerGroup": "a",
@@ -138,7 +138,7 @@ class _Send:
 
 @handles(RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, kind=Kind.SEND)
 def send(broker: Broker, request: Request) -> Put:
-    """Store a message or a batch, and answer where it is."""
+    """Store a message or a batch, and return its place."""
     master = broker.require_master()
     header = _Send(request)
     name, topic = _topic(master, header)
@@ -185,14 +185,14 @@ def send(broker: Broker, request: Request) -> Put:
 
 
 def make_half(message: NewMessage) -> None:
-    """Turn a message into the half message of a transaction, which waits for its end."""
+    """Turn a message into the half message of a transaction."""
     message.properties |= {REAL_TOPIC: message.topic, REAL_QUEUE_ID: str(message.queue_id)}
     message.topic, message.queue_id = HALF_TOPIC, 0
     message.sys_flag &= ~TRANSACTION_BITS
 
 
 def _take_out_wait(message: NewMessage, *, is_half: bool) -> None:
-    """Take WAIT out of the properties. It comes back, as the last one, if they are written again: delayed and half messages.
+    """Remove WAIT from the properties. Delayed and half messages get it back as their last property.
 
     Raises:
         Refusal: The delay level is not an integer.
@@ -214,10 +214,10 @@ def _delay_level(message: NewMessage) -> int:
 
 
 def _topic(master: Master, header: _Send) -> tuple[str, Topic]:
-    """Return the topic of a send, which is made if the producer wants it.
+    """Return the topic of a send. It is created if the producer wants that.
 
     Raises:
-        Refusal: Nobody may send to it.
+        Refusal: The topic takes no sends.
     """
     name = header.text("b")
     check_topic_name(name, REGION)
@@ -249,7 +249,7 @@ def check_topic_name(name: str, ext: dict[str, str] | None = None) -> None:
     """Check the name of a topic.
 
     Raises:
-        Refusal: No topic can have it. The answer has these fields.
+        Refusal: The name is invalid. The answer has these fields.
     """
     if not name.strip():
         remark = "The specified topic is blank."
@@ -267,7 +267,7 @@ def _permission(topic: Topic) -> str:
 
 
 def _limit_retries(master: Master, header: _Send, message: NewMessage) -> None:
-    """Let a message that was given back too often become a dead letter."""
+    """Turn a message that was returned too often into a dead letter."""
     group = message.topic.removeprefix(RETRY_PREFIX)
     most = master.groups.number(group, "retryMaxTimes")
     if header.request.command.version >= _KNOWS_MAX_TIMES:
@@ -279,7 +279,7 @@ def _limit_retries(master: Master, header: _Send, message: NewMessage) -> None:
 
 @handles(RequestCode.CONSUMER_SEND_MSG_BACK, kind=Kind.SEND)
 def send_back(broker: Broker, request: Request) -> Put | Answer:
-    """Store a message again, for the group that could not consume it: later, or with the dead letters."""
+    """Store a message again for the group that could not consume it: delayed, or as a dead letter."""
     master = broker.require_master()
     group = request.text("group")
     offset, level = request.integer("offset"), request.integer("delayLevel", bits=32)
@@ -346,11 +346,15 @@ _MOST_TOGETHER = 4096
 _MOST_BYTES_TOGETHER = 32 << 20
 _MOST_WAITING_BYTES = 256 << 20
 _BESIDE_BODY = 1024
-"""About what a message takes beside its body."""
+"""Approximate memory of a message without its body."""
 
 
 class PutService:
-    """Stores messages. The thread of the event loop calls, and is told there."""
+    """Stores messages in a thread. Methods are called in the event loop, and so are the callbacks.
+
+    Messages that arrive during a put are stored together, so that one flush serves all of them.
+    Source: CommitLog.GroupCommitService.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, put_each: PutEach) -> None:
         """Start the thread, which calls `put_each`."""
@@ -366,7 +370,7 @@ class PutService:
 
     @property
     def is_busy(self) -> bool:
-        """Whether so much waits that nothing more should be taken."""
+        """Whether too many bytes wait to accept more."""
         return self._is_closed or self._waiting_bytes > _MOST_WAITING_BYTES
 
     def put(self, message: NewMessage, then: Callable[[Placed], None]) -> None:
@@ -384,7 +388,7 @@ class PutService:
         self._queue.put(waiting)
 
     def close(self) -> None:
-        """Store what waits, and end the thread; it blocks until then."""
+        """Store the waiting messages and end the thread. This blocks until it has ended."""
         self._is_closed = True
         self._queue.put(None)
         self._thread.join()
@@ -418,7 +422,7 @@ class PutService:
             _log.error("%d messages are not stored: %s", count, error)
             return [error] * len(together)
         except Exception as error:  # noqa: BLE001 -- logged
-            # A fault of logdex, which must not end the thread.
+            # A bug in logdex must not end the thread.
             _log.exception("%d messages are not stored", count)
             return [ValueError(f"{type(error).__name__}: {error}")] * len(together)
 
@@ -429,5 +433,5 @@ class PutService:
             try:
                 then(result)
             except Exception:  # noqa: BLE001 -- logged
-                # A fault of logdex, which must not keep the others from their answers.
+                # A bug in logdex must not prevent the answers of other requests.
                 _log.exception("the answer to a put")

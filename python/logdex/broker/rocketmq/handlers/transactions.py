@@ -1,7 +1,7 @@
-"""Transactions: half messages wait for their end; producers that do not end them are asked.
+"""Transactions: half messages wait for their end, and producers that do not end them get requests for it.
 
 A half message is in `RMQ_SYS_TRANS_HALF_TOPIC`. The end stores the message in its own topic, or does not, and in any case an op
-message in `RMQ_SYS_TRANS_OP_HALF_TOPIC`: its body is the queue offset of the half message, which is done.
+message in `RMQ_SYS_TRANS_OP_HALF_TOPIC`: its body is the queue offset of the half message that has ended.
 
 Source: EndTransactionProcessor, TransactionalMessageServiceImpl, TransactionalMessageBridge,
 DefaultTransactionalMessageCheckListener.
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from logdex.rocketmq.message import Message
 
 CHECK_GROUP = "CID_RMQ_SYS_TRANS"
-"""The group whose offsets say which half messages and op messages are done."""
+"""The group whose offsets are the ends of the processed half and op messages."""
 CHECK_EVERY_S = 60.0
 """transactionCheckInterval."""
 
@@ -55,14 +55,14 @@ _UNKNOWN, _ROLLBACK = 0, 12
 """Other states of a transaction."""
 _DONE = "d"
 _TIMEOUT_MS = 6_000
-"""transactionTimeOut: a producer has so long before it is asked."""
+"""Time that a producer has to end a transaction before the first check (transactionTimeOut)."""
 _MOST_CHECKS = 15
 """transactionCheckMax."""
 _KEPT_MS = 72 * 3_600_000
-"""fileReservedTime: no producer is asked for an older message."""
+"""Age above which half messages are given up (fileReservedTime)."""
 _PULLED = 1024
 _MOST_BYTES = 32 << 20
-"""Bytes of half messages that are kept at a time."""
+"""Bytes of half messages in memory at a time."""
 _DIGITS = 10
 """More digits are no Java int."""
 _FIRST_PLACE = "TRAN_PREPARED_QUEUE_OFFSET"
@@ -71,11 +71,11 @@ _UNSET = "not set any response code"
 
 @handles(RequestCode.END_TRANSACTION, kind=Kind.SEND)
 def end_transaction(broker: Broker, request: Request) -> Put | None:
-    """Store a message whose transaction was committed, and that its half message is done."""
+    """End a transaction: store its message if it was committed, and an op message for its half message."""
     master = broker.require_master()
     kind = request.integer("commitOrRollback", bits=32)
     if kind == _UNKNOWN:
-        # The producer does not know. It is asked later.
+        # The producer does not know the state yet. A later check requests it again.
         return None
     if kind not in (COMMITTED, _ROLLBACK):
         raise exception(REMOTING_EXCEPTION, "commitOrRollback field wrong")
@@ -125,23 +125,23 @@ def _op_message(master: Master, half: Message) -> NewMessage:
 
 @dataclass(slots=True)
 class Checks:
-    """What a look at the half messages found."""
+    """The result of a check of the half messages."""
 
     renewed: list[tuple[NewMessage, Message | None]] = field(default_factory=list)
-    """Half messages that are stored again; and what they were, if their producers are asked then."""
+    """Half messages to store again; and the old ones, if their producers then get a request."""
     given_up: list[NewMessage] = field(default_factory=list)
-    """Messages that nobody ended."""
+    """Messages whose transactions no producer ended."""
     half_offset: int = 0
     op_offset: int = 0
-    """What is done in the two queues."""
+    """Offsets up to which the half messages are processed; and those of the op messages, next."""
     is_cut: bool = False
     """True if the messages are too many for one check: another check follows."""
 
 
 def look_at_halves(broker: Broker, now: int) -> Checks:
-    """Return what to do with half messages that wait for long. It changes nothing; another thread may call.
+    """Return the actions for half messages that wait for long. This changes nothing; any thread may call it.
 
-    A broker looks at 32 op messages at a time, and waits until it has seen all before it asks; here all are read.
+    A broker reads 32 op messages at a time, and sends no request before it has read all. Here all are read at once.
     """
     master = broker.master
     if master is None:
@@ -176,7 +176,7 @@ def look_at_halves(broker: Broker, now: int) -> Checks:
 
 
 def _look_at(master: Master, half: Message, now: int, done: dict[int, int], checks: Checks) -> bool:
-    """Decide about one half message; return False if it, and so those after it, is too young."""
+    """Check one half message; return False if it is too young, and so the ones after it."""
     asked, patience_s = _number(half, _CHECK_TIMES), _number(half, _CHECK_AFTER)
     age = now - half.born_timestamp
     if half.store_timestamp >= now:
@@ -187,7 +187,7 @@ def _look_at(master: Master, half: Message, now: int, done: dict[int, int], chec
         return True
     renewed = again(half, HALF_TOPIC, half.queue_id, half.store_host)
     if patience_s is not None and age < patience_s * 1000:
-        # It must not hold up those after it. The end names the first of its places.
+        # It must not delay the ones after it. The end of its transaction names its first place.
         first = _number(half, _FIRST_PLACE)
         if first is None or first not in done:
             renewed.properties.setdefault(_FIRST_PLACE, str(half.queue_offset))
@@ -206,7 +206,7 @@ def _number(half: Message, name: str) -> int | None:
 
 
 def question(broker: Broker, half: Message, renewed: NewMessage, placed: Places) -> Notice | None:
-    """Return the request that asks a producer for the state of a half message; None if its group has none online."""
+    """Return the request for the state of a half message; None if its group has no producer online."""
     queue_offset, phy_offset, msg_id = placed[0]
     peers = [*broker.clients.producers.get(half.properties.get(PRODUCER_GROUP, ""), {})]
     if not peers:
