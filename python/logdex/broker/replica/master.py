@@ -41,6 +41,18 @@ _PIECE = 65_536
 _MOST_DIGITS = 20
 _PORTS = range(1, 1 << 16)
 
+_LOOK_S = 0.2
+"""Interval at which a wait checks whether it is stopped."""
+HEADER = struct.Struct(">qi")
+REPORT = struct.Struct(">q")
+SILENT_S = 20.0
+"""A master sends something every 5 s. After this long without a byte the connection counts as lost."""
+REPORT_S = 5.0
+"""Seconds between two reports; after 20 s without one a master closes the connection."""
+WAIT_S = 0.5
+"""How long a call waits for bytes."""
+_RECEIVE_BYTES = 4 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class MasterState:
@@ -201,10 +213,6 @@ def _properties(body: bytes) -> dict[str, Any]:
     return {name: value for name, _, value in (line.partition("=") for line in lines)}
 
 
-_LOOK_S = 0.2
-"""Interval at which a wait checks whether it is stopped."""
-
-
 class StoppedError(Exception):
     """The wait was stopped."""
 
@@ -308,17 +316,6 @@ class Wire:
     def close(self) -> None:
         """Close the connection."""
         self._socket.close()
-
-
-HEADER = struct.Struct(">qi")
-REPORT = struct.Struct(">q")
-SILENT_S = 20.0
-"""A master sends something every 5 s. After this long without a byte the connection counts as lost."""
-REPORT_S = 5.0
-"""Seconds between two reports; after 20 s without one a master closes the connection."""
-WAIT_S = 0.5
-"""How long a call waits for bytes."""
-_RECEIVE_BYTES = 4 << 20
 
 
 class ConnectionLostError(ConnectionError):

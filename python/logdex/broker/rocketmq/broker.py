@@ -49,6 +49,10 @@ _DEFAULT_NAMES = ("broker-a", "DefaultCluster")
 _INHERIT = 1
 """Permission bit of topics from which others inherit: those named like the broker and its cluster, and TBW102."""
 
+PULLED, STORED = "messages_total", "stored_messages_total"
+"""Names of counters."""
+_RETRY_TOPIC = Topic(1, 1)
+
 
 class StoreView:
     """Read-only view of the store for the broker. Any thread may call."""
@@ -101,7 +105,7 @@ class StoreView:
             # A topic whose number of queues was reduced still has messages in the other queues.
             topics[name] = replace(config, read_queues=max(config.read_queues, on_disk.get(name, 0)))
         for name, queues in on_disk.items():
-            topics.setdefault(name, Topic(queues, queues, 6))
+            topics.setdefault(name, Topic(queues, queues))
         return topics
 
     def table(self, table: ConfigName) -> dict[str, Any]:
@@ -178,11 +182,6 @@ class StoreView:
             self._facts[name] = (time.monotonic() + (kept_s or self._facts_kept_s), fact)
         value: _T = fact
         return value
-
-
-PULLED, STORED = "messages_total", "stored_messages_total"
-"""Names of counters."""
-_RETRY_TOPIC = Topic(1, 1, 6)
 
 
 @dataclass(frozen=True, slots=True)

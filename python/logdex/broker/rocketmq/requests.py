@@ -27,6 +27,27 @@ _LONGEST_BODY = 4 << 20
 """Largest JSON body that is parsed, in bytes."""
 _MOST_DIGITS = 64
 
+NAME_END, VALUE_END = "\x01", "\x02"
+CLUSTER, DELAY, PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC, TAGS, TRANSACTION, UNIQ_KEY, WAIT = (
+    "CLUSTER",
+    "DELAY",
+    "PGROUP",
+    "REAL_QID",
+    "REAL_TOPIC",
+    "TAGS",
+    "TRAN_MSG",
+    "UNIQ_KEY",
+    "WAIT",
+)
+"""Names of properties (MessageConst)."""
+Places: TypeAlias = "list[tuple[int, int, str]]"
+"""Queue offset, offset in the log and id of each message that was put."""
+Reply: TypeAlias = "Answer | Hold | Forward | Put | None"
+REMOTING_EXCEPTION = "org.apache.rocketmq.remoting.exception.RemotingCommandException"
+_JSON_EXCEPTION = "com.alibaba.fastjson.JSONException"
+HANDLERS: dict[int, Handler] = {}
+"""The registry of requests: handlers by request code."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Peer:
@@ -165,22 +186,6 @@ class Forward:
     """Name of the client, for the remark if it does not answer."""
 
 
-NAME_END, VALUE_END = "\x01", "\x02"
-
-CLUSTER, DELAY, PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC, TAGS, TRANSACTION, UNIQ_KEY, WAIT = (
-    "CLUSTER",
-    "DELAY",
-    "PGROUP",
-    "REAL_QID",
-    "REAL_TOPIC",
-    "TAGS",
-    "TRAN_MSG",
-    "UNIQ_KEY",
-    "WAIT",
-)
-"""Names of properties (MessageConst)."""
-
-
 @dataclass(slots=True, kw_only=True)
 class NewMessage:
     """A message to store, as `CommitLogWriter.put_each` takes it. Source: MessageExtBrokerInner."""
@@ -241,21 +246,12 @@ class Put:
     """A topic that the topics file must contain before the message is stored; None: no such wait."""
 
 
-Places: TypeAlias = "list[tuple[int, int, str]]"
-"""Queue offset, offset in the log and id of each message that was put."""
-Reply: TypeAlias = "Answer | Hold | Forward | Put | None"
-
-
 class Refusal(Exception):  # noqa: N818 -- an answer, which ends the work on a request
     """An answer other than success."""
 
     def __init__(self, code: int, remark: str, ext: dict[str, str] | None = None) -> None:
         super().__init__(code, remark)
         self.answer = Answer(code=code, remark=remark, ext=ext)
-
-
-REMOTING_EXCEPTION = "org.apache.rocketmq.remoting.exception.RemotingCommandException"
-_JSON_EXCEPTION = "com.alibaba.fastjson.JSONException"
 
 
 def exception(kind: str, text: str) -> Refusal:
@@ -391,8 +387,6 @@ def _refuse_change(broker: Any, _: Request) -> Reply:  # noqa: ANN401 -- as abov
 
 
 _REFUSALS = {Kind.QUESTION: _refuse_code, Kind.SEND: _refuse_send, Kind.CHANGE: _refuse_change}
-HANDLERS: dict[int, Handler] = {}
-"""The registry of requests: handlers by request code."""
 UNKNOWN = Handler(_refuse_code, _refuse_code, int(Cost.QUICK))
 """The handler of all other codes."""
 

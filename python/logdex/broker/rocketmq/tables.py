@@ -35,19 +35,61 @@ from logdex.rocketmq.broker_config import (
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from logdex._core import SendTable
     from logdex.rocketmq.broker_config import ConfigName
 
     NotSaved: TypeAlias = "OSError | ValueError"
     """Reason for a failed write of a table."""
     Then: TypeAlias = "Callable[[NotSaved | None], None]"
-    from collections.abc import Iterable, Mapping
-
-    from logdex._core import SendTable
 
 _log = logging.getLogger(__name__)
+
+READ, WRITE, INHERIT = 4, 2, 1
+"""Bits of a topic's permission."""
+UNIT, UNIT_SUB = 1, 2
+"""Bits of a topic's system flag: the topic belongs to a unit, or to a group in a unit."""
+MOST_QUEUES = 65_536
+"""Largest number of queues in a topic, so that no request exhausts the memory. A broker has no limit."""
+LEGAL_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
+LEGAL = "^[%|a-zA-Z0-9_-]+$"
+"""Characters that are allowed in names of topics and groups."""
+_LONGEST_GROUP = 255
+_MOST_NAMES = 100_000
+"""Topics, and groups, that clients may create by using them, so that no client exhausts the memory."""
+_QUEUES_OF_NEW = 8
+"""defaultTopicQueueNums."""
+_OWN_TOPICS = {"SELF_TEST_TOPIC": 1, "BenchmarkTest": 1024, "OFFSET_MOVED_EVENT": 1}
+_OWN_GROUPS = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+)
+_GROUP: dict[str, Any] = {
+    "brokerId": 0,
+    "consumeBroadcastEnable": True,
+    "consumeEnable": True,
+    "consumeFromMinEnable": True,
+    "notifyConsumerIdsChangedEnable": True,
+    "retryMaxTimes": 16,
+    "retryQueueNums": 1,
+    "whichBrokerWhenConsumeSlowly": 1,
+}
+_LONGS = {"brokerId", "whichBrokerWhenConsumeSlowly"}
+"""Members that are 64-bit integers."""
+_TRUTHS = {True: True, False: False, "true": True, "false": False}
+_OFFSET_BUCKETS = 1024
+"""Size of the broker's table of offsets, which is made for 512 entries."""
+_MOST_ENTRIES = 100_000
+"""Largest number of pairs of topic and group, so that no client exhausts the memory."""
+_MOST_OFFSETS = (65_536, 1_000_000)
+"""Largest number of queues of one pair, and of all pairs."""
 
 
 class ConfigTable:
@@ -61,7 +103,7 @@ class ConfigTable:
 
         Raises:
             CorruptFileError: The file cannot be read, nor its copy.
-            OSError: The system refuses.
+            OSError: An I/O error.
         """
         self._path, self._name = config / table.file, table.name
         content = read_members(self._path)
@@ -109,7 +151,7 @@ class ConfigTable:
         """Write the table if it changed. Only one thread at a time may call this.
 
         Raises:
-            OSError: The system refuses.
+            OSError: An I/O error.
         """
         changes = self.changes
         if changes != self._saved:
@@ -213,41 +255,13 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-READ, WRITE, INHERIT = 4, 2, 1
-"""Bits of a topic's permission."""
-UNIT, UNIT_SUB = 1, 2
-"""Bits of a topic's system flag: the topic belongs to a unit, or to a group in a unit."""
-
-MOST_QUEUES = 65_536
-"""Largest number of queues in a topic, so that no request exhausts the memory. A broker has no limit."""
-LEGAL_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
-LEGAL = "^[%|a-zA-Z0-9_-]+$"
-"""Characters that are allowed in names of topics and groups."""
-_LONGEST_GROUP = 255
-_MOST_NAMES = 100_000
-"""Topics, and groups, that clients may create by using them, so that no client exhausts the memory."""
-
-_QUEUES_OF_NEW = 8
-"""defaultTopicQueueNums."""
-_OWN_TOPICS = {"SELF_TEST_TOPIC": 1, "BenchmarkTest": 1024, "OFFSET_MOVED_EVENT": 1}
-_OWN_GROUPS = (
-    "TOOLS_CONSUMER",
-    "FILTERSRV_CONSUMER",
-    "SELF_TEST_C_GROUP",
-    "CID_ONS-HTTP-PROXY",
-    "CID_ONSAPI_PULL",
-    "CID_ONSAPI_PERMISSION",
-    "CID_ONSAPI_OWNER",
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Topic:
     """A topic's configuration."""
 
     read_queues: int
     write_queues: int
-    perm: int
+    perm: int = 6
     sys_flag: int = 0
     is_ordered: bool = False
 
@@ -280,17 +294,17 @@ class TopicTable:
 
         Raises:
             CorruptFileError: The file cannot be read, nor its copy.
-            OSError: The system refuses.
+            OSError: An I/O error.
         """
         self.table = ConfigTable(config, TOPICS)
-        own = {name: _topic(name, queues) for name, queues in _OWN_TOPICS.items()}
+        own = {name: Topic(queues, queues) for name, queues in _OWN_TOPICS.items()}
         self.may_create = may_create
         if may_create:
-            own[AUTO_CREATE_TOPIC] = _topic(AUTO_CREATE_TOPIC, _QUEUES_OF_NEW, READ | WRITE | INHERIT)
-        own[cluster] = _topic(cluster, 16, READ | WRITE | INHERIT)
-        own[broker] = _topic(broker, 1, READ | WRITE | INHERIT)
-        own[SCHEDULE_TOPIC] = _topic(SCHEDULE_TOPIC, levels)
-        own[f"{cluster}_REPLY_TOPIC"] = _topic(f"{cluster}_REPLY_TOPIC", 1)
+            own[AUTO_CREATE_TOPIC] = Topic(_QUEUES_OF_NEW, _QUEUES_OF_NEW, READ | WRITE | INHERIT)
+        own[cluster] = Topic(16, 16, READ | WRITE | INHERIT)
+        own[broker] = Topic(1, 1, READ | WRITE | INHERIT)
+        own[SCHEDULE_TOPIC] = Topic(levels, levels)
+        own[f"{cluster}_REPLY_TOPIC"] = Topic(1, 1)
         self.sends: SendTable | None = None
         """The topics whose plain sends need no handler. A topic's first send adds it."""
         self.waiting: Counter[str] = Counter()
@@ -299,9 +313,9 @@ class TopicTable:
         is_new = not self.table.entries
         if is_new:
             # No broker wrote this store. Consumers need its topics to find the messages.
-            own = {name: _topic(name, topic.read_queues) for name, topic in on_disk.items()} | own
-        for name, members in own.items():
-            self.table.entries.setdefault(name, members)
+            own = {name: Topic(topic.read_queues, topic.read_queues) for name, topic in on_disk.items()} | own
+        for name, topic in own.items():
+            self.table.entries.setdefault(name, topic_entry(name, topic))
         if not may_create and AUTO_CREATE_TOPIC in self.table.entries:
             self.table.entries[AUTO_CREATE_TOPIC]["perm"] = READ | WRITE
         if is_new:
@@ -343,8 +357,9 @@ class TopicTable:
             return known
         if not is_own:
             _check_number(self.table, "topics")
-        self.table.put(name, _topic(name, queues, perm, sys_flag))
-        return topic_of(self.table.entries[name])
+        topic = Topic(queues, queues, perm, sys_flag)
+        self.table.put(name, topic_entry(name, topic))
+        return topic
 
     def unready(self, *names: str) -> str | None:
         """Return the first topic that is not in the file yet or for which sends wait; None if all are ready."""
@@ -359,18 +374,7 @@ class TopicTable:
     def put(self, name: str, topic: Topic, filter_type: str) -> None:
         """Create or change a topic."""
         self._forget(name)
-        self.table.put(
-            name,
-            {
-                "order": topic.is_ordered,
-                "perm": topic.perm,
-                "readQueueNums": topic.read_queues,
-                "topicFilterType": filter_type,
-                "topicName": name,
-                "topicSysFlag": topic.sys_flag,
-                "writeQueueNums": topic.write_queues,
-            },
-        )
+        self.table.put(name, topic_entry(name, topic, filter_type))
 
     def remove(self, name: str) -> None:
         """Remove a topic; its queues stay on the disk."""
@@ -391,7 +395,7 @@ class GroupTable:
 
         Raises:
             CorruptFileError: The file cannot be read, nor its copy.
-            OSError: The system refuses.
+            OSError: An I/O error.
         """
         self.table = ConfigTable(config, GROUPS)
         is_new = not self.table.entries
@@ -437,23 +441,6 @@ class GroupTable:
     def remove(self, name: str) -> bool:
         """Remove a group; return whether there was one."""
         return self.table.remove(name)
-
-
-_GROUP: dict[str, Any] = {
-    "brokerId": 0,
-    "consumeBroadcastEnable": True,
-    "consumeEnable": True,
-    "consumeFromMinEnable": True,
-    "notifyConsumerIdsChangedEnable": True,
-    "retryMaxTimes": 16,
-    "retryQueueNums": 1,
-    "whichBrokerWhenConsumeSlowly": 1,
-}
-
-
-_LONGS = {"brokerId", "whichBrokerWhenConsumeSlowly"}
-"""Members that are 64-bit integers."""
-_TRUTHS = {True: True, False: False, "true": True, "false": False}
 
 
 def _member(name: str, value: object) -> bool | int:
@@ -508,24 +495,17 @@ def _group(name: str) -> dict[str, Any]:
     return dict(sorted({**_GROUP, "groupName": name}.items()))
 
 
-def _topic(name: str, queues: int, perm: int = READ | WRITE, sys_flag: int = 0) -> dict[str, Any]:
+def topic_entry(name: str, topic: Topic, filter_type: str = "SINGLE_TAG") -> dict[str, Any]:
+    """Return the entry of a topic in topics.json."""
     return {
-        "order": False,
-        "perm": perm,
-        "readQueueNums": queues,
-        "topicFilterType": "SINGLE_TAG",
+        "order": topic.is_ordered,
+        "perm": topic.perm,
+        "readQueueNums": topic.read_queues,
+        "topicFilterType": filter_type,
         "topicName": name,
-        "topicSysFlag": sys_flag,
-        "writeQueueNums": queues,
+        "topicSysFlag": topic.sys_flag,
+        "writeQueueNums": topic.write_queues,
     }
-
-
-_OFFSET_BUCKETS = 1024
-"""Size of the broker's table of offsets, which is made for 512 entries."""
-_MOST_ENTRIES = 100_000
-"""Largest number of pairs of topic and group, so that no client exhausts the memory."""
-_MOST_OFFSETS = (65_536, 1_000_000)
-"""Largest number of queues of one pair, and of all pairs."""
 
 
 class ConsumerOffsets:
@@ -538,7 +518,7 @@ class ConsumerOffsets:
 
         Raises:
             CorruptFileError: The file is not a consumer offset table.
-            OSError: The system refuses.
+            OSError: An I/O error.
         """
         self._file = file
         self._own = own

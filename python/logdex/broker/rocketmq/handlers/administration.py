@@ -25,7 +25,7 @@ from logdex.broker.rocketmq.requests import (
     handles,
     refuses,
 )
-from logdex.broker.rocketmq.tables import MOST_QUEUES, Topic
+from logdex.broker.rocketmq.tables import MOST_QUEUES, Topic, topic_entry
 from logdex.broker.wire import RequestCode, ResponseCode
 from logdex.errors import GeometryError
 from logdex.rocketmq import fastjson
@@ -54,7 +54,10 @@ _MOST_QUEUES = RemotingCommand.MAX_FRAME >> 7
 """Largest number of queues that fit into the frame of an answer."""
 _NEVER = "2147483647"
 """Hours that messages are kept by a server that deletes nothing."""
-_TOPIC = {"order": False, "perm": 6, "readQueueNums": 1, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0}
+
+_FILTER_TYPES = {"SINGLE_TAG", "MULTI_TAG"}
+_NEWEST = -1
+"""Value of the time that means the end of each queue."""
 
 
 @handles(RequestCode.GET_ALL_TOPIC_CONFIG, cost=Cost.SLOW)
@@ -63,13 +66,9 @@ def topic_configs(broker: Broker, _: Request) -> Answer:
     if broker.master is not None:
         return Answer.of(broker.master.topics.content(), ext={})
     table = dict(broker.view.table(TOPICS))
-    for name, topic in broker.view.topics().items():
-        numbers = {"readQueueNums": topic.read_queues, "writeQueueNums": topic.write_queues}
-        if name not in table:
-            table[name] = {**_TOPIC, "topicName": name, **numbers}
+    table |= {name: topic_entry(name, topic) for name, topic in broker.view.topics().items() if name not in table}
     for group in [*broker.clients.consumers]:
-        name = RETRY_PREFIX + group
-        table.setdefault(name, {**_TOPIC, "topicName": name, "writeQueueNums": 1})
+        table.setdefault(RETRY_PREFIX + group, topic_entry(RETRY_PREFIX + group, Topic(1, 1)))
     version = broker.view.config(TOPICS).get("dataVersion", _NO_VERSION)
     return Answer.of({"dataVersion": version, "topicConfigTable": table}, ext={})
 
@@ -371,11 +370,6 @@ def queue_units(broker: Broker, request: Request) -> Answer:
         else:
             value |= {"filterData": "null", "subscriptionData": subscription.members}
     return Answer.of(value, remark=UNSET)
-
-
-_FILTER_TYPES = {"SINGLE_TAG", "MULTI_TAG"}
-_NEWEST = -1
-"""Value of the time that means the end of each queue."""
 
 
 @handles(RequestCode.UPDATE_AND_CREATE_TOPIC, kind=Kind.CHANGE)

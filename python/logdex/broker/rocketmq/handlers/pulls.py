@@ -49,6 +49,11 @@ _CODES = {
     "OFFSET_TOO_SMALL": ResponseCode.PULL_OFFSET_MOVED,
 }
 
+_Key = TypeVar("_Key")
+_log = logging.getLogger(__name__)
+_AT_ONCE = 32
+"""Pulls that are answered in one turn of the event loop, so that other clients do not wait longer."""
+
 
 @handles(RequestCode.PULL_MESSAGE, cost=Cost.FILE)
 def pull(broker: Broker, request: Request) -> Answer | Hold:
@@ -223,14 +228,6 @@ def view(broker: Broker, request: Request) -> Answer:
     if not frame:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
     return Answer(body=frame)
-
-
-_Key = TypeVar("_Key")
-
-_log = logging.getLogger(__name__)
-
-_AT_ONCE = 32
-"""Pulls that are answered in one turn of the event loop, so that other clients do not wait longer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

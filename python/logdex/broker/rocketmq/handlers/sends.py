@@ -90,6 +90,13 @@ _REQUIRED = {*"abcdefgh"}
 _INTEGERS = {"d": 32, "e": 32, "f": 32, "g": 64, "h": 32, "j": 32, "l": 32}
 """Width in bits of the integer fields."""
 
+_log = logging.getLogger(__name__)
+_MOST_TOGETHER = 4096
+_MOST_BYTES_TOGETHER = 32 << 20
+_MOST_WAITING_BYTES = 256 << 20
+_BESIDE_BODY = 1024
+"""Approximate memory of a message without its body."""
+
 
 class _Send:
     """Header of a send, with its fields by their short names.
@@ -338,15 +345,6 @@ def _refusal(code: int, remark: str) -> Refusal:
 
 
 refuses(RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2, kind=Kind.SEND)
-
-
-_log = logging.getLogger(__name__)
-
-_MOST_TOGETHER = 4096
-_MOST_BYTES_TOGETHER = 32 << 20
-_MOST_WAITING_BYTES = 256 << 20
-_BESIDE_BODY = 1024
-"""Approximate memory of a message without its body."""
 
 
 class PutService:
