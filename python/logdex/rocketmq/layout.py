@@ -6,7 +6,6 @@ Source: StorePathConfigHelper. `storePathCommitLog` may name other directories f
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from logdex._core import (
     read_file,
 )
 from logdex._files import RemotePath, existing_directory
+from logdex.rocketmq.broker_config import LIGHT_OFFSETS, TOPICS, members_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -109,7 +109,7 @@ class StoreLayout:
     @property
     def has_light_queues(self) -> bool:
         """True if the broker of the store had light message queues (enableLmq), so that it wrote their offsets."""
-        return (self.config / "lmqConsumerOffset.json").exists()
+        return (self.config / LIGHT_OFFSETS.file).exists()
 
     @property
     def config(self) -> Path:
@@ -195,7 +195,7 @@ def _hint(root: Path, names: set[str]) -> str:
 def configured_topics(config: Path) -> list[str]:
     """Return the topics of the broker's own table (topics.json); none if it is missing or damaged."""
     try:
-        table = json.loads(read_file(config / "topics.json")).get("topicConfigTable", {})
-    except (OSError, ValueError, AttributeError, RecursionError):
+        table = members_of(read_file(config / TOPICS.file).decode()).get(TOPICS.name, {})
+    except (OSError, ValueError):
         return []
     return list(table) if isinstance(table, dict) else []

@@ -21,14 +21,10 @@ import wire
 from logdex import rocketmq
 from logdex.broker import listener as listening
 from logdex.broker.listener import Limits
-from logdex.broker.rocketmq import clients, service
+from logdex.broker.rocketmq import service
 from logdex.broker.rocketmq.broker import Broker, StoreView
-from logdex.broker.rocketmq.clients import Clients, Member
-from logdex.broker.rocketmq.handlers import answer, pulls
-from logdex.broker.rocketmq.handlers.pulls import HeldPull, HeldPulls
-from logdex.broker.rocketmq.requests import Hold, Peer
+from logdex.broker.rocketmq.handlers import answer
 from logdex.rocketmq import StoreWriter
-from logdex.rocketmq.fastjson import MessageQueue
 from serve_client import Client, client
 
 if TYPE_CHECKING:
@@ -151,27 +147,6 @@ def test_a_put_looks_at_the_held_pulls_of_its_queue_only(
     run(test, write=True)
 
 
-def test_held_pulls_are_answered_in_turns() -> None:
-    async def body() -> None:
-        answered: list[HeldPull] = []
-        held = HeldPulls(asyncio.get_running_loop(), answered.append)
-        for number in range(100):
-            held.add(HeldPull(Mock(), Mock(), Hold("T", 0, number % 2, 60.0), 10))
-        held.grown([("T", 1, 5), ("T", 0, 1)])
-        assert not answered
-        assert len(held) == 100
-        await asyncio.sleep(0)
-        assert 0 < len(answered) <= pulls._AT_ONCE
-        for _ in range(50):
-            await asyncio.sleep(0)
-        assert [each.hold.offset for each in answered] == [0] * 50
-        assert (len(held), held.size) == (50, 500)
-        held.clear()
-        assert (len(held), held.size, held.queues()) == (0, 0, [])
-
-    asyncio.run(body())
-
-
 def test_requests_that_wait_take_a_limited_memory(run: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "_MOST_KEPT_BYTES", 12_000)
 
@@ -187,31 +162,6 @@ def test_requests_that_wait_take_a_limited_memory(run: Callable[..., None], monk
         assert broker._held.size == 0
 
     run(test)
-
-
-def test_a_fault_in_the_answer_to_a_held_pull_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    answered = []
-
-    def answer_held(held: HeldPull) -> None:
-        answered.append(held)
-        if len(answered) == 1:
-            raise KeyError("a bug")
-
-    async def body() -> None:
-        held = HeldPulls(asyncio.get_running_loop(), answer_held)
-        for _ in range(2 * pulls._AT_ONCE):
-            held.add(HeldPull(Mock(), Mock(), Hold("T", 0, 0, 60.0), 10))
-        held.grown([("T", 0, 1)])
-        for _ in range(4):
-            await asyncio.sleep(0)
-        assert len(answered) == 2 * pulls._AT_ONCE
-        assert (len(held), held.size) == (0, 0)
-
-    asyncio.run(body())
-    assert "a bug" in caplog.text
-
-
-# Time
 
 
 def test_all_clients_share_the_time_of_a_turn() -> None:
@@ -321,45 +271,6 @@ def test_searches_of_one_client_leave_threads_for_others(
             assert not broker._searches
 
     run(test)
-
-
-def test_the_locks_of_all_are_searched_at_most_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clients, "_MOST_LOCKS", 3)
-    sweeps = []
-    forget_locks = Clients.forget_locks
-
-    def note(self: Clients, now: float) -> None:
-        sweeps.append(now)
-        forget_locks(self, now)
-
-    monkeypatch.setattr(Clients, "forget_locks", note)
-    known, queues = Clients(), [MessageQueue("b", number, "T") for number in range(3)]
-    known.lock("g", "c", queues, 100.0)
-    for now in (100.0, 100.4, 100.9, 101.0, 101.5):
-        with pytest.raises(ValueError, match="more than 3 locks"):
-            known.lock("h", "c", queues[:1], now)
-    assert sweeps == [100.0, 101.0]
-    assert known.lock("h", "c", queues[:1], 161.0) == queues[:1]
-
-
-def test_a_refused_producer_leaves_no_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clients, "_MOST_MEMBERS", 2)
-    known, peer, member = Clients(), Peer("127.0.0.1:1"), Member("c", "JAVA", 1, 0.0)
-    known.produce("a", peer, member)
-    known.produce("b", peer, member)
-    with pytest.raises(ValueError, match="more than 2 members"):
-        known.produce("c", peer, member)
-    assert {*known.producers} == {"a", "b"}
-    monkeypatch.setattr(clients, "_MOST_MEMBERS", 9)
-    monkeypatch.setattr(clients, "_MOST_GROUPS", 2)
-    with pytest.raises(ValueError, match="more than 2 producer groups"):
-        known.produce("c", peer, member)
-    known.produce("a", Peer("127.0.0.1:2"), member)
-    known.leave(peer)
-    assert {*known.producers} == {"a"}
-
-
-# Memory
 
 
 @pytest.mark.parametrize("is_encrypted", [False, True])
