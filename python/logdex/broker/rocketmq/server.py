@@ -8,7 +8,7 @@ import socket
 import ssl
 import time
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -74,7 +74,7 @@ class ServeOptions:
     check_every_s: float = CHECK_EVERY_S
     offsets: str | os.PathLike[str] | None = None
     tls: Tls | None = None
-    acl: str | os.PathLike[str] | dict[str, str] | None = None
+    acl: str | os.PathLike[str] | dict[str, str] | None = field(default=None, repr=False)
     broker_name: str | None = None
     cluster: str | None = None
     limits: Limits | None = None
@@ -100,7 +100,7 @@ class ServeOptions:
     @classmethod
     def of(cls, named: Mapping[str, Any]) -> ServeOptions:
         """Return the options that a mapping has; its other members are ignored."""
-        return cls(**{field.name: named[field.name] for field in fields(cls) if field.name in named})
+        return cls(**{each.name: named[each.name] for each in fields(cls) if each.name in named})
 
     @property
     def tls_context(self) -> ssl.SSLContext | None:

@@ -668,3 +668,4 @@ def test_the_options_are_the_keywords_of_serve() -> None:
     parameters = inspect.signature(rocketmq.serve).parameters.values()
     options = {field.name: (field.type, field.default) for field in dataclasses.fields(rocketmq.ServeOptions)}
     assert {each.name: (each.annotation, each.default) for each in parameters if each.name != "store"} == options
+    assert "secret" not in repr(rocketmq.ServeOptions(acl={"key": "secret"}))
