@@ -294,8 +294,9 @@ class Connection(asyncio.BufferedProtocol):
         self._send_all()
 
     def _pass_on_frames(self) -> None:
-        service, buffer, frames = self._listener.service, self._buffer, self._frames
-        until = self._listener.turn_end()
+        listener, buffer, frames = self._listener, self._buffer, self._frames
+        service, now = listener.service, listener.now()
+        until = listener.turn_end(now)
         try:
             while self._is_reading() and (frames or len(buffer) >= self._needed):
                 if not frames:
@@ -304,20 +305,23 @@ class Connection(asyncio.BufferedProtocol):
                         break
                     self._needed = HEAD
                     frames.extend(service.frames(self, bytes(buffer)))
-                    self._bytes_of_frames = sum(map(len, frames))
+                    self._bytes_of_frames = len(frames[0]) if len(frames) == 1 else sum(map(len, frames))
                     del buffer[: self._bytes_of_frames]
                 frame = frames.popleft()
-                self._bytes_of_frames -= len(frame)
-                self._listener.received_bytes -= len(frame)
-                self._active = self._waits_since = self._listener.now()
+                size = len(frame) if frames else self._bytes_of_frames
+                self._bytes_of_frames -= size
+                listener.received_bytes -= size
+                self._active = self._waits_since = now
                 if not self._has_spoken:
                     self._has_spoken = True
-                    self._listener.note_frame(self)
+                    listener.note_frame(self)
                 service.received(self, frame)
-                if frames and self._active > until and self._is_reading():
-                    # The next frames wait until the event loop has served other clients.
-                    self.pause()
-                    self._listener.soon(self.resume)
+                if frames:
+                    now = listener.now()
+                    if now > until and self._is_reading():
+                        # The next frames wait until the event loop has served other clients.
+                        self.pause()
+                        listener.soon(self.resume)
         except Goodbye as goodbye:
             self.send(goodbye.content)
             self.close()
@@ -368,12 +372,11 @@ class Listener:
         if self._loop is not None:
             self._loop.call_soon(call)
 
-    def turn_end(self) -> float:
+    def turn_end(self, now: float) -> float:
         """Return the time until which frames of all clients are served before the event loop's next turn.
 
         Several short turns have the same end, because a callback for each turn costs as much as a frame.
         """
-        now = self.now()
         if now >= self._turn_end and not self._is_turn_set:
             self._turn_end = now + _TURN_S
             self._is_turn_set = True
