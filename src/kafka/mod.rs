@@ -52,7 +52,7 @@ pub use read::batch_reader::BatchScan;
 #[cfg(any(feature = "python", test))]
 pub use read::group_offsets::GroupOffsets;
 pub use read::key_entries::{key_entries, key_text};
-pub use read::listing::{Listing, SegmentFiles, has_segments, is_partition};
+pub use read::listing::{Listing, SegmentFiles, has_segments, is_log_dir, is_partition};
 pub use read::lookup::{Fetched, TimedOffset, Translated};
 pub use read::missing::{Missing, Unread};
 pub use read::pieces::{Piece, cut_segments};

@@ -70,6 +70,11 @@ impl<R: Batches> BatchStream<R> {
         PySchema::new(Arc::clone(&self.schema)).into_arro3(py)
     }
 
+    /// Returns the text of `__repr__`: the class and its columns. The reader itself may be busy.
+    pub(super) fn text(&self, class: &str) -> String {
+        columns_text(class, &self.schema)
+    }
+
     pub(super) fn closed(&self, py: Python<'_>) -> PyResult<bool> {
         Ok(py.detach(|| self.lock().map(|state| state.reader.is_none()))?)
     }
@@ -129,6 +134,12 @@ impl<R: Batches> BatchStream<R> {
     }
 }
 
+/// Returns the text of `__repr__` of a stream: the class and its columns.
+pub(super) fn columns_text(class: &str, schema: &SchemaRef) -> String {
+    let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    format!("{class}({})", names.join(", "))
+}
+
 pub(super) fn is_closed() -> PyErr {
     PyValueError::new_err("the reader was closed, read to a table or handed over as a stream")
 }
@@ -170,6 +181,10 @@ macro_rules! batch_reader {
             /// Close the files.
             fn close(&self, py: Python<'_>) {
                 self.0.close(py);
+            }
+
+            fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+                Ok(slf.get().0.text(&slf.get_type().name()?.to_string()))
             }
 
             fn __iter__(slf: Py<Self>) -> Py<Self> {

@@ -101,6 +101,10 @@ impl PyStoreCheckpoint {
         PyPath(self.path.clone())
     }
 
+    fn __repr__(&self) -> String {
+        format!("StoreCheckpoint({:?})", shown(&self.path))
+    }
+
     /// Bytes of the file when it was opened; 4096 in a valid store.
     #[getter]
     fn file_len(&self, py: Python<'_>) -> PyResult<u64> {

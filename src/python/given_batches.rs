@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyIterator, PyList};
 use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader, PySchema, PyTable};
 
-use super::batch_stream::is_closed;
+use super::batch_stream::{columns_text, is_closed};
 use super::signals;
 
 /// A Python iterator of record batches.
@@ -122,6 +122,10 @@ impl PyBatchStream {
     /// Release the batches. A second call does nothing.
     fn close(&self) {
         drop(self.take());
+    }
+
+    fn __repr__(&self) -> String {
+        columns_text("BatchStream", &self.schema)
     }
 
     fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {

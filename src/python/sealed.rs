@@ -28,6 +28,7 @@ use crate::rocketmq::seal::{self, FileFacts, SealedStore, Sealing, Standing};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(sealed_directory, m)?)?;
+    m.add_function(wrap_pyfunction!(expect_catalog, m)?)?;
     m.add_function(wrap_pyfunction!(describe_index_file, m)?)?;
     m.add_function(wrap_pyfunction!(packed_rows, m)?)?;
     m.add_function(wrap_pyfunction!(write_packed_keys, m)?)?;
@@ -41,6 +42,12 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 #[pyfunction]
 fn sealed_directory(#[pyo3(from_py_with = location::path)] out: PathBuf) -> PyPath {
     PyPath(place::directory_in(&out))
+}
+
+/// Begin to read the catalog in a remote directory, so that opening it in the next second needs no request. A local path is left out.
+#[pyfunction]
+fn expect_catalog(py: Python<'_>, directory: PathBuf) {
+    py.detach(|| place::expect_catalog(&directory));
 }
 
 fn open_files(files: &[PyRef<'_, PyIndexFile>]) -> PyResult<Vec<Arc<IndexFile>>> {

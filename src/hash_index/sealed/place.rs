@@ -15,7 +15,7 @@ use super::keys_file;
 use super::rows::{self, Row, Rows};
 use crate::error::{Error, Result};
 use crate::hash_index::sealed::Layout;
-use crate::io::remote::{forget_listings, is_remote};
+use crate::io::remote::{expect_whole, forget_listings, is_remote};
 use crate::io::storage::{self, Entry, Kind};
 
 /// Name of the directory.
@@ -123,6 +123,11 @@ pub fn read_catalog(directory: &Path, beside: &[PathBuf]) -> Result<Catalog> {
     let path = directory.join(CATALOG);
     let (_, bytes) = storage::read_whole(&path, MOST_CATALOG_BYTES, beside)?;
     Catalog::decode(&path, bytes)
+}
+
+/// Begins to read the catalog in a remote directory, so that the next [`read_catalog`] needs no request.
+pub fn expect_catalog(directory: &Path) {
+    expect_whole(&directory.join(CATALOG), MOST_CATALOG_BYTES);
 }
 
 /// Writes rows as files of keys. The names begin with `name`.

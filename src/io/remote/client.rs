@@ -47,10 +47,15 @@ pub(super) struct Client {
     listings: Mutex<HashMap<PathBuf, (Instant, Listing, bool)>>,
     /// Listings that were started, each with the first of its directories. The directories of a listing are in one store.
     coming: Mutex<Vec<(PathBuf, JoinHandle<()>)>>,
+    /// Reads of whole objects that were started, with their times. The next read of the object takes the result.
+    coming_objects: Mutex<HashMap<PathBuf, (Instant, JoinHandle<Whole>)>>,
     requests: Arc<Semaphore>,
 }
 
 type Listing = Arc<Vec<RemoteEntry>>;
+
+/// An object with all its bytes.
+type Whole = Result<(RemoteEntry, Bytes), Failure>;
 
 /// A store, a key in it, and the options of the store.
 type Found = (Arc<dyn ObjectStore>, Key, Arc<Options>);
@@ -104,6 +109,7 @@ impl Client {
             stores: Mutex::default(),
             listings: Mutex::default(),
             coming: Mutex::default(),
+            coming_objects: Mutex::default(),
             requests: Arc::new(Semaphore::new(MOST_REQUESTS)),
         })
     }
@@ -257,6 +263,13 @@ impl Client {
         }
     }
 
+    /// Begins to read a whole object, for the next [`Client::read_whole`] of it.
+    pub(super) fn begin_whole(self: &Arc<Self>, path: PathBuf, most: u64) {
+        let (client, object) = (Arc::clone(self), path.clone());
+        let task = self.runtime.spawn(async move { client.whole(&object, most).await });
+        lock(&self.coming_objects).insert(path, (Instant::now(), task));
+    }
+
     /// Reads a whole object with one request, and lists directories at the same time.
     pub(super) fn read_whole(
         &self,
@@ -264,28 +277,36 @@ impl Client {
         most: u64,
         directories: &[PathBuf],
     ) -> io::Result<(RemoteEntry, Bytes)> {
-        let (store, key, options) = self.store(path)?;
+        let begun = lock(&self.coming_objects).remove(path);
         let read = async {
-            let _permit = self.requests.acquire().await;
-            let mut round = 0;
-            loop {
-                round += 1;
-                let answer = within(&options, store.get(&key)).await?.map_err(|e| Failure::of(&e, &options))?;
-                let found = entry(path.to_owned(), &answer.meta);
-                if answer.meta.size > most {
-                    let text = format!("expected at most {most} bytes, found {}", answer.meta.size);
-                    return Err(Failure { kind: io::ErrorKind::InvalidData, text });
-                }
-                match within(&options, answer.bytes()).await? {
-                    Ok(bytes) if Some(bytes.len() as u64) == found.len => return Ok((found, bytes)),
-                    Err(error) if round >= MOST_BODIES => return Err(Failure::of(&error, &options)),
-                    Ok(_) if round >= MOST_BODIES => return Err(Failure::other("a body that is too short")),
-                    _ => tokio::time::sleep(Duration::from_millis(50 << round)).await,
-                }
+            match begun {
+                Some((_, task)) => task.await.map_err(|e| Failure::other(e.to_string()))?,
+                None => self.whole(path, most).await,
             }
         };
         let (read, ()) = self.wait(path, futures_util::future::join(read, self.list_all(directories)))?;
         Ok(read?)
+    }
+
+    async fn whole(&self, path: &Path, most: u64) -> Whole {
+        let (store, key, options) = self.store(path)?;
+        let _permit = self.requests.acquire().await;
+        let mut round = 0;
+        loop {
+            round += 1;
+            let answer = within(&options, store.get(&key)).await?.map_err(|e| Failure::of(&e, &options))?;
+            let found = entry(path.to_owned(), &answer.meta);
+            if answer.meta.size > most {
+                let text = format!("expected at most {most} bytes, found {}", answer.meta.size);
+                return Err(Failure { kind: io::ErrorKind::InvalidData, text });
+            }
+            match within(&options, answer.bytes()).await? {
+                Ok(bytes) if Some(bytes.len() as u64) == found.len => return Ok((found, bytes)),
+                Err(error) if round >= MOST_BODIES => return Err(Failure::of(&error, &options)),
+                Ok(_) if round >= MOST_BODIES => return Err(Failure::other("a body that is too short")),
+                _ => tokio::time::sleep(Duration::from_millis(50 << round)).await,
+            }
+        }
     }
 
     /// Keeps what a directory holds; also that there is none.
@@ -427,12 +448,15 @@ impl Client {
         for (_, task) in std::mem::take(&mut *lock(&self.coming)) {
             task.abort();
         }
+        lock(&self.coming_objects).clear();
         lock(&self.listings).clear();
     }
 
     /// Forgets what was listed before the last second, so that a store that is opened again is seen as it is now.
     pub(super) fn refresh(&self) {
-        lock(&self.listings).retain(|_, (since, ..)| since.elapsed() < Duration::from_secs(1));
+        let is_new = |since: &Instant| since.elapsed() < Duration::from_secs(1);
+        lock(&self.listings).retain(|_, (since, ..)| is_new(since));
+        lock(&self.coming_objects).retain(|_, (since, task)| is_new(since) || !task.is_finished());
     }
 
     /// A request for a range of an object, to be run on the runtime.

@@ -90,6 +90,14 @@ pub fn read_whole(path: &Path, most: u64, directories: &[PathBuf]) -> Result<(Re
     client::client().and_then(|client| client.read_whole(path, most, directories)).map_err(|e| Error::io(path, e))
 }
 
+/// Begins to read a whole object of at most `most` bytes, so that the next [`read_whole`] of it needs no request. A local path is left
+/// out; an error is left to [`read_whole`].
+pub fn expect_whole(path: &Path, most: u64) {
+    if let (true, Ok(client)) = (is_remote(path), client::client()) {
+        client.begin_whole(path.to_owned(), most);
+    }
+}
+
 /// Takes note that the heads of files will be read; the first read asks for all of them. Local paths are left out.
 pub fn expect_heads(files: &[PathBuf]) {
     for file in files.iter().filter(|path| is_remote(path)).filter_map(|path| RemoteFile::open(path).ok()) {

@@ -162,6 +162,24 @@ pub fn is_partition(directory: &Path) -> Result<bool> {
     any_name(directory, |name| name == "partition.metadata" || name.ends_with(LOG) || is_renamed_log(name))
 }
 
+/// Returns whether a path is a log directory: it holds a partition, or a checkpoint that only a log directory has.
+///
+/// # Errors
+/// The system's error.
+pub fn is_log_dir(directory: &Path) -> Result<bool> {
+    if any_name(directory, |name| matches!(name, "recovery-point-offset-checkpoint" | "log-start-offset-checkpoint"))? {
+        return Ok(true);
+    }
+    if storage::is_directory(directory) {
+        for entry in storage::list(directory)? {
+            if topic_partition(&entry.path).is_some() && is_partition(&entry.path)? {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
 fn any_name(directory: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<bool> {
     if !storage::is_directory(directory) {
         return Ok(false);

@@ -16,7 +16,8 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(recorded_offset, m)?)?;
     m.add_function(wrap_pyfunction!(list_partition, m)?)?;
     m.add_function(wrap_pyfunction!(has_segments, m)?)?;
-    m.add_function(wrap_pyfunction!(is_partition, m)?)
+    m.add_function(wrap_pyfunction!(is_partition, m)?)?;
+    m.add_function(wrap_pyfunction!(is_log_dir, m)?)
 }
 
 /// The attributes of `logdex.kafka.files.Listing`.
@@ -55,6 +56,12 @@ fn has_segments(py: Python<'_>, directory: PathBuf) -> PyResult<bool> {
 #[pyfunction]
 fn is_partition(py: Python<'_>, directory: PathBuf) -> PyResult<bool> {
     Ok(py.detach(|| kafka::is_partition(&directory))?)
+}
+
+/// Return whether a directory is a log directory: it holds a partition, or a checkpoint that only a log directory has.
+#[pyfunction]
+fn is_log_dir(py: Python<'_>, directory: PathBuf) -> PyResult<bool> {
+    Ok(py.detach(|| kafka::is_log_dir(&directory))?)
 }
 
 /// Read a text checkpoint: (topic, partition, offset) of each line, or (None, leader epoch, first offset) without topics.

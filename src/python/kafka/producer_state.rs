@@ -48,6 +48,11 @@ impl PyProducerState {
     fn first_open_offset(&self, py: Python<'_>) -> Option<i64> {
         py.detach(|| self.with(|state| state.first_open_offset()))
     }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let offset = self.first_open_offset(py).map_or_else(|| "None".to_owned(), |offset| offset.to_string());
+        format!("ProducerState(first_open_offset={offset})")
+    }
 }
 
 /// Return whether one of some snapshots has a producer with transactions; true also if one cannot be read.

@@ -126,6 +126,10 @@ impl PySegmentReader {
         self.stream.schema(py)
     }
 
+    fn __repr__(&self) -> String {
+        self.stream.text("SegmentReader")
+    }
+
     /// True after `close`, `read_all`, or after it was passed on as a stream.
     #[getter]
     fn closed(&self, py: Python<'_>) -> PyResult<bool> {
