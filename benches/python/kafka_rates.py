@@ -22,12 +22,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from logdex.kafka import Log, LogDir, LogSegment, build_key_index, find
+from logdex.kafka import Log, LogDir, LogSegment, build_key_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import DataFrame
+
+    from logdex.kafka import FindResult
 
 START_MS = 1_700_000_000_000
 RECORDS_A_BATCH = 60  # offset deltas stay one byte long
@@ -170,25 +172,25 @@ def measure(root: Path, records: int, rounds: int, *, spark: bool) -> None:
     rng = random.Random(1)
     wanted = [rng.randrange(end) for _ in range(21)]
     forget(root, index)
-    took, found = seconds(lambda: find(root, TOPIC, f"{wanted[0]:016x}", index=index))
+    took, found = seconds(lambda: find_in(root, f"{wanted[0]:016x}", index=index))
     assert [record.offset for record in found] == wanted[:1]
     print(f"find, cold: {took * 1e3:.1f} ms")
     times = []
     for offset in wanted[1:]:
-        took, found = seconds(lambda offset=offset: find(root, TOPIC, f"{offset:016x}", index=index))  # type: ignore[misc]
+        took, found = seconds(lambda offset=offset: find_in(root, f"{offset:016x}", index=index))  # type: ignore[misc]
         assert [record.offset for record in found] == [offset]
         times.append(took)
     print(f"find, warm: median of {len(times)} {sorted(times)[len(times) // 2] * 1e3:.2f} ms")
     with LogDir.open(root) as logs:
         keys = [f"{offset:016x}" for offset in wanted]
-        times = [seconds(partial(find, logs, TOPIC, key, index=index))[0] for key in keys]
+        times = [seconds(partial(logs.find, TOPIC, key, index=index))[0] for key in keys]
     print(
         f"find, warm, in an open log directory: median of {len(times) - 1} {statistics.median(times[1:]) * 1e3:.2f} ms"
     )
     measure_sealed(root, wanted)
     times = []
     for offset in wanted[: 1 + min(rounds, 20)]:
-        took, found = seconds(lambda offset=offset: find(root, TOPIC, f"{offset:016x}"))  # type: ignore[misc]
+        took, found = seconds(lambda offset=offset: find_in(root, f"{offset:016x}"))  # type: ignore[misc]
         assert [record.offset for record in found] == [offset]
         times.append(took)
     took = statistics.median(times[1:])
@@ -197,6 +199,12 @@ def measure(root: Path, records: int, rounds: int, *, spark: bool) -> None:
     )
     if spark:
         measure_spark(root, end, size, begin, rounds)
+
+
+def find_in(root: Path, key: str, **options: Any) -> FindResult:
+    """Open the log directory for one search."""
+    with LogDir.open(root) as logs:
+        return logs.find(TOPIC, key, **options)
 
 
 def measure_sealed(root: Path, wanted: list[int]) -> None:
@@ -210,7 +218,7 @@ def measure_sealed(root: Path, wanted: list[int]) -> None:
     times = []
     with LogDir.open(root, sealed=out) as logs:
         for offset in wanted:
-            took, found = seconds(partial(find, logs, TOPIC, f"{offset:016x}"))
+            took, found = seconds(partial(logs.find, TOPIC, f"{offset:016x}"))
             assert [record.offset for record in found] == [offset]
             assert found.scanned_offsets == 0
             times.append(took)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 try:
     from logdex._core import __version__, locate
@@ -30,6 +30,7 @@ from logdex.errors import (
     UnknownTopicWarning,
 )
 from logdex.report import Finding, Report
+from logdex.source import Info, Source, Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from logdex import kafka, rocketmq
     from logdex.kafka import Log, LogDir
-    from logdex.rocketmq import MessageStore
+    from logdex.rocketmq import IndexService, MessageStore
 
 __all__ = [
     "CorruptFileError",
@@ -46,9 +47,12 @@ __all__ = [
     "Finding",
     "GeometryError",
     "IndexFullError",
+    "Info",
     "LockedError",
     "LogdexError",
     "Report",
+    "Source",
+    "Table",
     "UnknownTopicWarning",
     "__version__",
     "kafka",
@@ -60,48 +64,49 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
 def open(  # noqa: A001 -- logdex.open, as gzip.open
-    path: str | PathLike[str], *, storage_options: Mapping[str, str] | None = None
-) -> MessageStore | LogDir | Log:
-    """Open a RocketMQ store or commit log, a Kafka log directory or the directory of a partition.
+    path: str | PathLike[str],
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    filesystem: object | None = None,
+    **options: Any,  # noqa: ANN401 -- those of the open call of each kind
+) -> MessageStore | LogDir | Log | IndexService:
+    """Open a store, an index directory, a Kafka log directory or a partition's directory; each is a `Source`.
 
     Args:
         path: A local path or a URL.
         storage_options: Options of a URL's store; see `MessageStore.open`.
+        filesystem: See `MessageStore.open`.
+        options: Further options of the call that opens this kind: `MessageStore.open`, `IndexService.open`, `LogDir.open` or
+            `Log.open`. With `commit_log` the path is a store, with `tiered` or `tiered_keys` it is Kafka's.
 
     Raises:
         OSError: The path does not exist or cannot be read.
         ValueError: The path is none of these; the message names the call for it.
+        TypeError: The call for this kind of path has no such option.
     """
-    from logdex.kafka import Log, LogDir  # noqa: PLC0415 -- imported on first use
-    from logdex.rocketmq import MessageStore  # noqa: PLC0415 -- as above
+    # Of these and of the brokers, `import logdex` needs none.
+    from logdex._filesystem import in_filesystem  # noqa: PLC0415 -- as above
+    from logdex.detection import Kind, kind_to_open, refusal  # noqa: PLC0415 -- as above
 
-    root = locate(path, storage_options)
-    if MessageStore.exists_at(root):
-        return MessageStore.open(root)
-    if Log.exists_at(root):
-        return Log.open(root)
-    if LogDir.exists_at(root):
-        return LogDir.open(root)
-    root.stat()
-    raise ValueError(
-        f"{root}: expected a RocketMQ store (holds commitlog) or a Kafka log directory (holds <topic>-<partition>); "
-        f"{_hint(root)}"
-    )
+    root = locate(path, storage_options) if filesystem is None else in_filesystem(path, filesystem, storage_options)
+    kind = kind_to_open(root, options)
+    if kind is Kind.STORE:
+        from logdex.rocketmq import MessageStore  # noqa: PLC0415 -- one broker's modules, not both
 
+        return MessageStore.open(root, **options)
+    if kind is Kind.INDEX:
+        from logdex.rocketmq import IndexService  # noqa: PLC0415 -- as above
 
-def _hint(root: Path) -> str:
-    from logdex.hash_index.rolling import is_index_file_name, names_index_file  # noqa: PLC0415 -- as above
+        return IndexService.open(root, **options)
+    if kind is Kind.LOG_DIR:
+        from logdex.kafka import LogDir  # noqa: PLC0415 -- as above
 
-    if root.is_file():
-        if names_index_file(root.name):
-            return "open an index file with logdex.rocketmq.IndexFile.open"
-        return "give the directory of the file, or the store's root"
-    names = [entry.name for entry in root.iterdir() if entry.is_file() and is_index_file_name(entry.name)]
-    if any(map(names_index_file, names)):
-        return "open an index directory with logdex.rocketmq.IndexService.open"
-    if names:
-        return "open a consume queue with MessageStore.queue"
-    return "give the directory that holds commitlog and index"
+        return LogDir.open(root, **options)
+    if kind is Kind.PARTITION:
+        from logdex.kafka import Log  # noqa: PLC0415 -- as above
+
+        return Log.open(root, **options)
+    raise refusal(root, kind)
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from typing import Literal, TypeAlias
 
 Access: TypeAlias = Literal["auto", "mmap", "pread"]
@@ -27,6 +27,17 @@ MAX_INT64 = (1 << 63) - 1
 MAX_INT32 = (1 << 31) - 1
 
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def utc_datetime(time_ms: int) -> datetime | None:
+    """Return a time in ms since the epoch as a datetime in UTC; None if it is not in the years 1 to 9999."""
+    try:
+        return _EPOCH + timedelta(milliseconds=time_ms)
+    except OverflowError:
+        return None
+
+
 def check_int64(**arguments: int | None) -> None:
     """Check that each argument is None or fits in a signed 64-bit integer.
 
@@ -37,6 +48,14 @@ def check_int64(**arguments: int | None) -> None:
     for name, value in arguments.items():
         if value is not None and not MIN_INT64 <= operator.index(value) <= MAX_INT64:
             raise ValueError(f"{name} must fit in a signed 64-bit integer")
+
+
+def check_text(**arguments: object) -> None:
+    """Raise `TypeError` if an argument is no `str`; the message names it."""
+    for name, value in arguments.items():
+        if not isinstance(value, str):
+            hint = f"; decode it: {name}.decode()" if isinstance(value, bytes) else ""
+            raise TypeError(f"{name}={value!r}: expected str, found {type(value).__name__}{hint}")
 
 
 def check_queue_id(queue_id: int | None) -> None:

@@ -12,8 +12,9 @@ from arro3.core import Array, DataType, Field, RecordBatch, Schema
 
 import golden
 import golden_kafka
+from kafka_search import find
 from logdex.arrow import BatchStream
-from logdex.kafka import LogDir, find
+from logdex.kafka import LogDir
 from logdex.report import Finding
 from logdex.rocketmq import MessageStore
 

@@ -64,8 +64,8 @@ RANGES: dict[str, Callable[[Path, dict[str, Any]], Any]] = {
     "LogSegment.records": lambda root, times: (
         LogSegment.open(root / "logs/orders-0" / f"{0:020d}.log").records(**times).read_all()
     ),
-    "kafka.find": lambda root, times: kafka.find(root / "logs", "orders", "k", **times),
-    "kafka.explain": lambda root, times: kafka.explain(root / "logs", "orders", "k", **times),
+    "LogDir.find": lambda root, times: kafka.LogDir.open(root / "logs").find("orders", "k", **times),
+    "LogDir.explain": lambda root, times: kafka.LogDir.open(root / "logs").explain("orders", "k", **times),
 }
 
 

@@ -147,6 +147,11 @@ STORE_CHECKPOINT: dict[str, Call] = {
     for name in ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp")
 }
 COMMIT_LOG: dict[str, Call] = {
+    "find:begin": lambda o, n: o.log.find(o.log.topic, "k", begin=n),
+    "find:end": lambda o, n: o.log.find(o.log.topic, "k", end=n),
+    "find:max_num": lambda o, n: o.log.find(o.log.topic, "k", max_num=n),
+    "explain:begin": lambda o, n: o.log.explain(o.log.topic, "k", begin=n),
+    "explain:end": lambda o, n: o.log.explain(o.log.topic, "k", end=n),
     "open:max_body_bytes": lambda o, n: CommitLog.open(o.commit_log.path, max_body_bytes=n),
     "from_bytes:max_body_bytes": lambda _, n: CommitLog.from_bytes({}, max_body_bytes=n),
     "next_message:begin_phy_offset": lambda o, n: o.commit_log.next_message(n, 1),
@@ -284,6 +289,11 @@ LOG_SEGMENT: dict[str, Call] = {
     "rebuild_indexes:max_index_bytes": lambda o, n: o.segment.rebuild_indexes(o.new(), max_index_bytes=n),
 }
 LOG: dict[str, Call] = {
+    "find:begin": lambda o, n: o.log.find(o.log.topic, "k", begin=n),
+    "find:end": lambda o, n: o.log.find(o.log.topic, "k", end=n),
+    "find:max_num": lambda o, n: o.log.find(o.log.topic, "k", max_num=n),
+    "explain:begin": lambda o, n: o.log.explain(o.log.topic, "k", begin=n),
+    "explain:end": lambda o, n: o.log.explain(o.log.topic, "k", end=n),
     "missing_segments:begin_offset": lambda o, n: o.log.missing_segments(n),
     "missing_segments:end_offset": lambda o, n: o.log.missing_segments(0, n),
     "records_at:offsets": lambda o, n: o.log.records_at([n], columns=["offset"], keys=["k"]),
@@ -306,6 +316,11 @@ LOG: dict[str, Call] = {
     "rebuild_indexes:max_index_bytes": lambda o, n: o.log.rebuild_indexes(o.new(), max_index_bytes=n),
 }
 LOG_DIR: dict[str, Call] = {
+    "find:begin": lambda o, n: o.logs.find("cod-none", "k", begin=n),
+    "find:end": lambda o, n: o.logs.find("cod-none", "k", end=n),
+    "find:max_num": lambda o, n: o.logs.find("cod-none", "k", max_num=n),
+    "explain:begin": lambda o, n: o.logs.explain("cod-none", "k", begin=n),
+    "explain:end": lambda o, n: o.logs.explain("cod-none", "k", end=n),
     "open:max_batch_bytes": lambda o, n: LogDir.open(o.logs.path, max_batch_bytes=n).log(*PARTITION),
     "records:begin_offset": lambda o, n: o.logs.records(begin_offset=n),
     "records:end_offset": lambda o, n: o.logs.records(end_offset=n),
@@ -315,9 +330,6 @@ LOG_DIR: dict[str, Call] = {
 }
 FUNCTIONS: dict[str, Call] = {
     "build_key_index:max_entries": lambda o, n: kafka.build_key_index(o.logs, o.new(), max_entries=n),
-    "find:begin": lambda o, n: kafka.find(o.logs, "cod-none", "k", begin=n),
-    "find:end": lambda o, n: kafka.find(o.logs, "cod-none", "k", end=n),
-    "find:max_num": lambda o, n: kafka.find(o.logs, "cod-none", "k", max_num=n),
 }
 STORE_WRITER: dict[str, Call] = {
     **{
@@ -454,7 +466,7 @@ def _declared(kind: type) -> Iterator[str]:
     """Return the integer arguments of the public methods of a class, as its sources declare them."""
     native = getattr(logdex._core, kind.__name__, None) is kind
     for each in kind.__mro__:
-        if each.__module__ in ("abc", "builtins", "logdex._files"):
+        if each.__module__ in ("abc", "builtins", "logdex._files", "logdex.source"):
             continue
         file = Path(logdex.__file__).with_name("_core.pyi") if native else Path(inspect.getfile(each))
         tree = ast.parse(file.read_text(encoding="utf-8"))

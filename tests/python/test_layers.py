@@ -26,7 +26,7 @@ PACKAGE = HOME / "python" / "logdex"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # Each layer may import itself and the layers named here. A module directly in the package is a layer of one file.
-BASE = {"_core", "_files", "_filesystem", "_types", "errors", "groups", "notebook", "report", "usage"}
+BASE = {"_core", "_files", "_filesystem", "_types", "errors", "groups", "notebook", "report", "source", "usage"}
 LAYERS = {
     "errors": set(),
     "notebook": {"errors"},
@@ -34,16 +34,18 @@ LAYERS = {
     "_types": set(),
     "usage": set(),
     "groups": set(),
+    "source": {"_files", "_types", "groups", "notebook", "report", "usage"},
+    "detection": {"_core", "_files", "hash_index"},
     "_files": {"_core"},
     "_filesystem": {"_core"},
     "arrow": {"_core", "_types"},
     "hash_index": BASE | {"arrow"},
-    "rocketmq": BASE | {"arrow", "hash_index"},
-    "kafka": BASE | {"arrow", "hash_index"},
-    "spark": BASE | {"arrow", "hash_index", "rocketmq", "kafka"},
+    "rocketmq": BASE | {"arrow", "detection", "hash_index"},
+    "kafka": BASE | {"arrow", "detection", "hash_index"},
+    "spark": BASE | {"arrow", "detection", "hash_index", "rocketmq", "kafka"},
     "broker": BASE | {"hash_index", "rocketmq"},
-    "web": BASE | {"arrow", "hash_index", "rocketmq", "kafka"},
-    "cli": BASE | {"arrow", "hash_index", "rocketmq", "kafka", "web"},
+    "web": BASE | {"arrow", "detection", "hash_index", "rocketmq", "kafka"},
+    "cli": BASE | {"arrow", "detection", "hash_index", "rocketmq", "kafka", "web"},
 }
 # The names of the brokers in the library: types for the type checker, imported on first use.
 LAZY = {"rocketmq/__init__.py": {"broker"}}
@@ -68,7 +70,7 @@ OPTIONAL = {
 OPTIONAL_IN = {
     "_filesystem.py": {"pyarrow"},
     "cli/__init__.py": {"shtab", "argparse_manpage"},
-    "cli/commands/paths.py": {"pyarrow"},
+    "cli/commands/export.py": {"pyarrow"},
     "cli/commands/stats.py": {"matplotlib"},
 }
 

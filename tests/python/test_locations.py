@@ -46,7 +46,7 @@ OPENERS: dict[str, Callable[[Any], Any]] = {
     "TimeIndex.open": kafka.TimeIndex.open,
     "TimeIndex.create": lambda url: kafka.TimeIndex.create(url, 0),
     "kafka.build_key_index": lambda url: kafka.build_key_index(url, "index"),
-    "kafka.find": lambda url: kafka.find(url, "orders", "key"),
+    "kafka.LogDir.find": lambda url: kafka.LogDir.open(url).find("orders", "key"),
 }
 
 
@@ -117,7 +117,7 @@ def test_targets_of_kafka_are_refused(kafka_log: Path, empty_directory: Path) ->
     with pytest.raises(ValueError, match='found the scheme "hdfs"'):
         kafka.build_key_index(kafka_log, "hdfs://host/x")
     with pytest.raises(ValueError, match='found the scheme "s3n"'):
-        kafka.find(kafka_log, partition.name[:-2], "key", index=URL)
+        kafka.LogDir.open(kafka_log).find(partition.name[:-2], "key", index=URL)
     with kafka.Log.open(partition) as log, pytest.raises(ValueError, match='found the scheme "hdfs"'):
         log.rebuild_indexes("hdfs://host/x")
     assert list(empty_directory.iterdir()) == []

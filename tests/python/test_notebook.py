@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 import golden_kafka
-from logdex.kafka import LogDir, find
+from kafka_search import find
+from logdex.kafka import LogDir
 from logdex.report import Finding, Report
 from logdex.rocketmq import IndexFile, IndexService, MessageStore, StoreWriter
 

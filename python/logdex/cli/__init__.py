@@ -11,14 +11,13 @@ import sys
 import traceback
 import warnings
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logdex import __version__
 from logdex._core import CODECS, SCHEMES
-from logdex.cli.arguments import join_tiered, locate_urls, refuse_archive
-from logdex.cli.commands import SUMMARIES
+from logdex.cli import commands
+from logdex.cli.arguments import locate_urls, refuse_archive
 from logdex.cli.output import complain
 from logdex.errors import DamageWarning, LogdexError, UnknownTopicWarning, printable
 
@@ -92,11 +91,8 @@ def _run(argv: Sequence[str]) -> int:
     with warnings.catch_warnings(record=True) as issued:
         warnings.simplefilter("always", DamageWarning)
         warnings.simplefilter("always", UnknownTopicWarning)
-        if arguments.storage:
-            locate_urls(arguments)
+        locate_urls(arguments)
         refuse_archive(arguments)
-        if getattr(arguments, "tiered", None) or getattr(arguments, "tiered_key", None):
-            join_tiered(arguments)
         code: int = arguments.run(arguments)
     if not code:
         # Without rows, the command prints the reason.
@@ -160,10 +156,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
-    """Return the parser of the command line; for the words of one command, a parser that knows the options of no other.
-
-    To import the modules of all commands takes longer than most commands.
-    """
+    """Return the parser of the command line. If the first word is a command, only the module of this command is imported."""
     layout = argparse.RawDescriptionHelpFormatter
     root = _Parser("logdex", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=layout)
     root.add_argument("--version", action="version", version=_VERSION, help="print version, codecs and stores; exit")
@@ -172,19 +165,14 @@ def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     page = "print a page for man, which needs argparse-manpage; exit"
     root.add_argument("--print-man-page", action=_Printed, nargs=0, help=page)
     subparsers = root.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    called = _called(words)
-    for module, summaries in SUMMARIES.items():
-        if words is None or called in summaries:
-            import_module(f"logdex.cli.commands.{module}").add_parsers(subparsers)
-            continue
-        for name, summary in summaries.items():
-            subparsers.add_parser(name, help=summary)
+    known = commands.names()
+    called = words[0] if words and words[0] in known else None
+    for name in known:
+        if called in (None, name):
+            commands.load(name).add_to(subparsers)
+        else:
+            subparsers.add_parser(name)
     return root
-
-
-def _called(words: Sequence[str] | None) -> str | None:
-    """Return the name of the command: no option before it has a value."""
-    return next((word for word in words or () if not word.startswith("-")), None)
 
 
 def _join_times(argv: Sequence[str]) -> list[str]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
     # The type in argparse has no public name.
-    Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001
+    Subparsers: TypeAlias = "argparse._SubParsersAction[Any]"  # noqa: SLF001
 
 _ARCHIVES = {
     (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar.zst"): "tar -xf",
@@ -29,32 +29,50 @@ _ARCHIVES = {
     (".zst",): "unzstd",
     (".xz",): "unxz -k",
 }
-_PLACES = {"path", "paths", "store", "index", "commit_log", "sealed", "tiered", "out", "to"}
+_PLACES = {"path", "paths", "index", "commit_log", "sealed", "tiered", "out", "to"}
 """Arguments that may be URLs."""
+_OPEN_OPTIONS = ("hash_slots", "max_entries", "commit_log", "sealed", "tiered")
 _LARGEST_PORT = (1 << 16) - 1
 
 
-def command(
-    subparsers: Subparsers, name: str, summary: str, details: str, run: Callable[[argparse.Namespace], int]
-) -> argparse.ArgumentParser:
-    """Add a command, with the option `--json`; `run` returns the exit code."""
-    parser = subparsers.add_parser(
-        name,
-        help=summary,
-        description=f"{summary[0].upper()}{summary[1:]}.\n\n{details}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--json", action="store_true", help="one JSON object a line, for programs")
-    parser.add_argument(
-        "--storage",
-        action="append",
-        default=[],
-        type=_storage_option,
-        metavar="KEY=VALUE",
-        help="an option of the object store that a URL names, such as aws_region=eu-west-1",
-    )
-    parser.set_defaults(run=run)
-    return parser
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command of the command line, or a group of commands.
+
+    Attributes:
+        name: The name, as the user types it.
+        summary: What the command does, in one line.
+        details: The rest of the help: explanation and examples.
+        add_arguments: Adds the arguments to a parser; None for a group.
+        run: Runs the command with parsed arguments and returns the exit code: 0 found or valid, 1 nothing found or faults
+            found, 2 wrong use or unreadable.
+        commands: The commands of a group.
+    """
+
+    name: str
+    summary: str
+    details: str
+    add_arguments: Callable[[argparse.ArgumentParser], None] | None = None
+    run: Callable[[argparse.Namespace], int] | None = None
+    commands: tuple[Command, ...] = ()
+
+    def add_to(self, subparsers: Subparsers) -> None:
+        """Add the parser of this command, with the option `--json`."""
+        opening = "" if self.commands else f"{self.summary[0].upper()}{self.summary[1:]}.\n\n"
+        parser = subparsers.add_parser(
+            self.name,
+            help=self.summary,
+            description=opening + self.details,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        if self.add_arguments is None:
+            below = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+            for each in self.commands:
+                each.add_to(below)
+            return
+        parser.add_argument("--json", action="store_true", help="one JSON object a line, for programs")
+        self.add_arguments(parser)
+        parser.set_defaults(run=self.run)
 
 
 def _storage_option(text: str) -> tuple[str, str]:
@@ -67,6 +85,8 @@ def _storage_option(text: str) -> tuple[str, str]:
 
 def locate_urls(arguments: argparse.Namespace) -> None:
     """Apply the options of `--storage` to each URL among the path arguments."""
+    if not getattr(arguments, "storage", None):
+        return
     for name in _PLACES & vars(arguments).keys():
         value = getattr(arguments, name)
         located = (
@@ -82,17 +102,6 @@ def _located(place: Any, arguments: argparse.Namespace) -> Any:  # noqa: ANN401 
     return _core.locate_all(place, options) if "," in place else _core.locate(place, options)
 
 
-def join_tiered(arguments: argparse.Namespace) -> None:
-    """Join the log directory among the arguments with the remote storage of `--tiered`, or open remote storage alone."""
-    name = "path" if hasattr(arguments, "path") else "store"
-    path, keys = _core.locate(getattr(arguments, name)), dict(arguments.tiered_key)
-    alone = arguments.tiered is None
-    from logdex.kafka.tiered import join, join_log_dir  # noqa: PLC0415 -- for these options alone
-
-    joined = join_log_dir(None, path, keys, None) if alone else join(path, arguments.tiered, keys, None)
-    setattr(arguments, name, joined)
-
-
 def _tiered_key(text: str) -> tuple[str, str]:
     """Parse the file of a private key, with the name of its key pair before it."""
     name, equals, file = text.partition("=")
@@ -101,7 +110,7 @@ def _tiered_key(text: str) -> tuple[str, str]:
 
 def refuse_archive(arguments: argparse.Namespace) -> None:
     """Raise `ValueError` with the command that unpacks it, if the path to read is an archive."""
-    path = str(getattr(arguments, "path", None) or getattr(arguments, "store", ""))
+    path = str(getattr(arguments, "path", ""))
     unpack = next((command for suffixes, command in _ARCHIVES.items() if path.lower().endswith(suffixes)), None)
     if unpack is not None and os.path.isfile(path):  # noqa: PTH113 -- any text may be a URL
         raise ValueError(
@@ -109,10 +118,10 @@ def refuse_archive(arguments: argparse.Namespace) -> None:
         )
 
 
-def add_source(parser: argparse.ArgumentParser, name: str, text: str) -> None:
-    """Add a path and the options to open it."""
-    parser.add_argument(name, metavar=name.upper(), help=text)
-    add_options(parser, *OPEN)
+def add_source(parser: argparse.ArgumentParser, text: str, *, metavar: str = "PATH") -> None:
+    """Add a path that may be a URL, and the options of its object store."""
+    parser.add_argument("path", metavar=metavar, help=text)
+    add_options(parser, "--storage")
 
 
 def add_options(parser: argparse.ArgumentParser, *names: str) -> None:
@@ -122,9 +131,10 @@ def add_options(parser: argparse.ArgumentParser, *names: str) -> None:
 
 
 def open_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the values of `OPEN`, for `MessageStore.open` and `open_source`; also of `--sealed`, where a command has it."""
-    names = ("hash_slots", "max_entries", "commit_log", *(["sealed"] if hasattr(arguments, "sealed") else []))
-    return {name: getattr(arguments, name) for name in names}
+    """Return the options of `logdex.open` that were given."""
+    given = {name: getattr(arguments, name, None) for name in _OPEN_OPTIONS}
+    given["tiered_keys"] = dict(getattr(arguments, "tiered_key", ())) or None
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def count(text: str) -> int:
@@ -195,9 +205,19 @@ def settle_times(arguments: argparse.Namespace, times: Callable[[], Sequence[int
             setattr(arguments, name, Milliseconds(max(times(), default=0) - value.age_ms))
 
 
+ANY_PATH = "a store, a commit log, an index directory or file; a Kafka log directory, or a part of it"
+STORE_OR_LOG = "a store, or its commit log; a Kafka log directory, a partition, a segment"
+SEARCHED = "the broker's store directory, or a copy of it; or a Kafka log directory, or a partition"
+STORE = "the store, or its commit log"
+TARGET = "where to write; created if it is missing"
+WHOLE = "a store, or a Kafka log directory"
+
 GEOMETRY = ("--hash-slots", "--max-entries")
+OPEN_STORE = (*GEOMETRY, "--commit-log")
+"""Options to open a RocketMQ store."""
 TIERED = ("--tiered", "--tiered-key")
-OPEN = (*GEOMETRY, "--commit-log", *TIERED)
+OPEN = (*OPEN_STORE, *TIERED)
+"""Options to open a source of either broker."""
 TIMES = ("--begin", "--end")
 FILTERS = ("--topic", "--queue", *TIMES, "--offset", "--key", "--tag", "--isolation", "--skip-damaged", "--limit")
 
@@ -223,8 +243,14 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "metavar": "[NAME=]FILE",
         "help": "the private key, in PEM, of segments that are encrypted; of the key pair NAME, or of all",
     },
+    "--storage": {
+        "action": "append",
+        "default": [],
+        "type": _storage_option,
+        "metavar": "KEY=VALUE",
+        "help": "an option of the object store that a URL names, such as aws_region=eu-west-1",
+    },
     "--sealed": {
-        "default": "auto",
         "metavar": "DIR_OR_URL",
         "help": "the sealed index that `logdex seal --out` wrote, or never (default: that at the path, if there is one)",
     },

@@ -12,7 +12,7 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TextIO
 
-from logdex._core import json_lines, text_lines, unmarked
+from logdex._core import json_lines, text_lines, time_text, unmarked
 from logdex.errors import printable
 from logdex.report import size_text
 
@@ -256,3 +256,17 @@ def duration_text(seconds: float) -> str:
     if whole < _HOUR:
         return f"{whole // _MINUTE} min {whole % _MINUTE} s"
     return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE} min"
+
+
+def words(name: str) -> str:
+    """Return the name of a fact or column as words. The unit is printed with the value."""
+    return name.removesuffix("_bytes").replace("_timestamp", "").replace("_", " ")
+
+
+def shown(name: str, value: Any) -> Any:  # noqa: ANN401 -- facts of every type
+    """Return a value as it is printed for people: times as ISO 8601, sizes with a unit."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if name.endswith("_timestamp") and isinstance(value, int):
+        return time_text(value)
+    return size_text(value) if name.endswith("_bytes") and value is not None else value

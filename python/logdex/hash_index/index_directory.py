@@ -8,13 +8,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from logdex import _core
-from logdex._files import Closing, existing_directory
-from logdex._types import Access, check_int64
+from logdex._files import existing_directory
+from logdex._types import Access, check_int64, check_text
 from logdex.arrow import entry_batches
 from logdex.hash_index.directory import FileSet, refuse_other_directory
 from logdex.hash_index.index_writer import IndexWriter, PlannedIndexWriter
 from logdex.hash_index.query import CLOCK_SLACK_MS, TimeRange, check_clock_slack, check_max_num
 from logdex.hash_index.rolling import resolve_zone
+from logdex.source import Info, Source, Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -50,12 +51,14 @@ class QueryOffsetResult:
     index_last_update_phyoffset: int
 
 
-class IndexDirectory(Closing):
+class IndexDirectory(Source):
     """Puts keys into the newest file of an index directory and finds candidates in all of them.
 
     One writer in mode "a" at a time, any number of readers. Puts on one object are serialised; queries run beside them. It
     pickles as a reader, by path and options.
     """
+
+    kind = "index directory"
 
     def __init__(self, directory: Path, mode: Literal["r", "a"], options: dict[str, Any]) -> None:
         self._directory = directory
@@ -251,7 +254,9 @@ class IndexDirectory(Closing):
 
         Raises:
             ValueError: `max_num` is negative.
+            TypeError: The topic or the key is not a `str`.
         """
+        check_text(topic=topic, key=key)
         check_max_num(max_num)
         times = TimeRange.of(begin, end)
         files = self.files
@@ -313,6 +318,10 @@ class IndexDirectory(Closing):
     def _newest_header(self, files: Sequence[IndexFile]) -> IndexHeader | None:
         return _core.newest_first(files)[0].header if files else None
 
+    def info(self) -> Info:
+        """Return the index files with their ranges of offsets and times."""
+        return describe_index(self.kind, self.files)
+
     def verify(self) -> Report:
         """Check every file of the directory, linear in their size; never raises for what it finds."""
         self._check_open()
@@ -365,3 +374,19 @@ class IndexDirectory(Closing):
             # An unclean open has repaired the files on disk by now.
             options["last_exit_ok"] = True
         return partial(type(self).open, self._directory, **options), ()
+
+
+def describe_index(kind: str, files: Sequence[IndexFile]) -> Info:
+    """Return the description of some index files; see `Source.info`."""
+    headers = [file.header for file in files if len(file)]
+    facts = {
+        "files": len(files),
+        "entries": sum(map(len, files)),
+        "hash_slots": files[0].hash_slots if files else None,
+        "max_entries": files[0].max_entries if files else None,
+    }
+    names = ("begin_timestamp", "end_timestamp", "begin_phy_offset", "end_phy_offset")
+    for name, outermost in zip(names, (min, max, min, max), strict=True):
+        facts[name] = outermost((getattr(header, name) for header in headers), default=None)
+    rows = [(file.path.name, len(file), *(getattr(file.header, name) for name in names)) for file in files]
+    return Info(kind, facts, [Table("index files", ("name", "entries", *names), rows)])

@@ -1,8 +1,8 @@
-"""The text files beside the segments: offset checkpoints of a log directory, leader epochs of a partition."""
+"""The text files next to the segments: offset checkpoints of a log directory, leader epochs of a partition."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from logdex._core import read_checkpoint, recorded_offset
 from logdex.kafka.files import TopicPartition
@@ -33,6 +33,15 @@ def recorded(log_dir: Path, name: str, partition: TopicPartition) -> int | None:
     return recorded_offset(log_dir / name, partition.topic, partition.partition)
 
 
-def read_leader_epochs(partition_dir: Path) -> list[tuple[int, int]]:
-    """Read the leader epochs of a partition as (epoch, first offset), in the order of the file; a missing file is empty."""
-    return [(epoch, start) for _, epoch, start in read_checkpoint(partition_dir / LEADER_EPOCHS, has_topic=False)]
+class LeaderEpoch(NamedTuple):
+    """An epoch of a partition's leader, and the first offset that was written in it."""
+
+    epoch: int
+    begin_offset: int
+
+
+def read_leader_epochs(partition_dir: Path) -> list[LeaderEpoch]:
+    """Read the leader epochs of a partition, in the order of the file; a missing file is empty."""
+    return [
+        LeaderEpoch(epoch, start) for _, epoch, start in read_checkpoint(partition_dir / LEADER_EPOCHS, has_topic=False)
+    ]

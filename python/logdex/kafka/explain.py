@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from logdex._core import key_text, locate
+from logdex._core import key_text
 from logdex.errors import printable
-from logdex.hash_index.query import TimeRange
-from logdex.kafka.find import UnreadRange, find, unindexed_ranges
-from logdex.kafka.key_index import KeyIndex, opened, partitions_of
-from logdex.kafka.sealed import both
-
-if TYPE_CHECKING:
-    from os import PathLike
-
-    from logdex._types import Time
-    from logdex.kafka.log_dir import LogDir
+from logdex.kafka.find import KeySearch, UnreadRange, unindexed_ranges
 
 _MASK, _MULTIPLIER, _SEED = 0xFFFF_FFFF, 0x5BD1_E995, 0x9747_B28C
 
@@ -84,9 +74,9 @@ class PartitionStep:
         return f"partition {self.partition}: {found}{more}; {', '.join(notes)}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class KeyExplanation:
-    """The answer of `explain`.
+    """How a key was searched, and where it was found.
 
     Attributes:
         topic: The topic.
@@ -128,57 +118,24 @@ class KeyExplanation:
     def __str__(self) -> str:
         return self.text()
 
+    def __repr__(self) -> str:
+        """Return topic, key and the number of matches, not the steps."""
+        count = sum(len(step.offsets) for step in self.steps)
+        return f"KeyExplanation(topic={self.topic!r}, key={self.key!r}: {count} found in {len(self.steps)} partitions)"
 
-def explain(
-    log_dir: str | PathLike[str] | LogDir,
-    topic: str,
-    key: str | bytes,
-    *,
-    index: str | PathLike[str] | None = None,
-    begin: Time | None = None,
-    end: Time | None = None,
-    header: str | None = None,
-) -> KeyExplanation:
-    """Search as `find` does, and return what was done in each partition.
 
-    Args:
-        log_dir: The log directory, or its path.
-        topic: The topic's name.
-        key: A `str` stands for its UTF-8 bytes.
-        index: The directory that `build_key_index` wrote.
-        begin: First timestamp, ms or an aware datetime; None: no bound.
-        end: Last timestamp, included.
-        header: Compare the values of the header of this name, not the record's key.
-
-    Raises:
-        CorruptFileError: An index file is incomplete.
-        FileNotFoundError: The topic or the index does not exist.
-
-    Warns:
-        DamageWarning: A segment is missing, or a batch that has to be read is damaged.
-    """
-    value = key.encode() if isinstance(key, str) else key
-    times = TimeRange.of(begin, end)
-    with opened(log_dir) as logs:
-        result = find(logs, topic, value, index=index, begin=begin, end=end, header=header)
-        place = None if index is None else locate(index)
-        keys = None if place is None else logs.attached(place, partial(KeyIndex, place))
-        numbers = partitions_of(logs, topic)
-        searched = [logs.log(topic, each.partition) for each in numbers]
-        steps = []
-        sealed = logs.sealed_keys().candidates(searched, key_text(value), header, times)
-        for each, log, (sealed_offsets, holes) in zip(numbers, searched, sealed, strict=True):
-            indexed: list[int] = []
-            if keys is not None:
-                unindexed, indexed = keys.candidates(each, value, header)
-                holes = both(holes, unindexed)  # noqa: PLW2901 -- what is left of it
-            found = tuple(record.offset for record in result if record.partition == each.partition)
-            _, scanned = unindexed_ranges(log, holes)
-            bounds = log.log_start_offset, log.readable_end()
-            missing = len(list(log.missing_segments()))
-            counts = len(sealed_offsets), len(indexed), scanned
-            unscanned = tuple(each for each in result.unscanned if each.partition == log.partition)
-            steps.append(PartitionStep(each.partition, *bounds, *counts, found, missing, unscanned))
+def explain(search: KeySearch, topic: str) -> KeyExplanation:
+    """Run a search, and return what was done in each partition."""
+    result = search.run(None, stacklevel=3)
+    steps = []
+    for log, sealed, indexed, holes in search.plans:
+        found = tuple(record.offset for record in result if record.partition == log.partition)
+        _, scanned = unindexed_ranges(log, holes)
+        bounds = log.log_start_offset, log.readable_end()
+        missing = len(list(log.missing_segments()))
+        unscanned = tuple(each for each in result.unscanned if each.partition == log.partition)
+        counts = len(sealed), len(indexed), scanned
+        steps.append(PartitionStep(log.partition, *bounds, *counts, found, missing, unscanned))
     partitions = max(step.partition for step in steps) + 1
-    default = default_partition(value, partitions) if header is None else None
-    return KeyExplanation(topic, key_text(value), partitions, default, tuple(steps))
+    default = default_partition(search.value, partitions) if search.header is None else None
+    return KeyExplanation(topic, key_text(search.value), partitions, default, tuple(steps))

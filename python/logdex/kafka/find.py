@@ -10,29 +10,32 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 
 from arro3.core import DataType, Table
 
-from logdex._core import key_text, locate, read_records, record_batch, time_text
+from logdex._core import key_text, read_records, record_batch, time_text
+from logdex._types import utc_datetime
 from logdex.errors import CorruptFileError
 from logdex.hash_index.query import TimeRange, check_max_num
-from logdex.kafka.files import MAX_OFFSET
-from logdex.kafka.key_index import KeyIndex, opened, partitions_of
-from logdex.kafka.sealed import both
+from logdex.kafka.files import MAX_OFFSET, TopicPartition
+from logdex.kafka.sealed import EVERYTHING, Candidates, both
 from logdex.notebook import SHOWN_ROWS, html_table, short_bytes
 from logdex.report import Damage, Finding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from os import PathLike
+    from datetime import datetime
 
     from arro3.core import RecordBatch
 
     from logdex._core import SegmentReader
     from logdex._types import Time
+    from logdex.kafka.key_index import KeyIndex
     from logdex.kafka.log import Log
-    from logdex.kafka.log_dir import LogDir
+    from logdex.kafka.sealed import SealedKeys
 
 RECORD_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
 """The columns of a `Record`."""
 
+NO_TIMESTAMP = -1
+"""The timestamp of a record without one."""
 _FIRST_READ, _MOST_READ = 16, 16_384
 """Records that are read together, at first and at most: few may be enough."""
 
@@ -56,6 +59,11 @@ class Record:
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
+
+    @property
+    def time(self) -> datetime | None:
+        """The `timestamp` as a datetime in UTC; None for none, or if it is not in the years 1 to 9999."""
+        return None if self.timestamp == NO_TIMESTAMP else utc_datetime(self.timestamp)
 
     def __repr__(self) -> str:
         """Return all attributes; of long bytes only their beginning."""
@@ -152,78 +160,94 @@ class FindResult(Sequence[Record]):
         return f"FindResult({', '.join(notes)})"
 
 
-def find(
-    log_dir: str | PathLike[str] | LogDir,
-    topic: str,
-    key: str | bytes,
-    *,
-    index: str | PathLike[str] | None = None,
-    begin: Time | None = None,
-    end: Time | None = None,
-    header: str | None = None,
-    max_num: int | None = None,
-) -> FindResult:
-    """Find the records of a topic that carry a key, newest first.
+class PartitionPlan(NamedTuple):
+    """How a key is searched in one partition.
 
-    Candidates of the index are compared with the records. What no index covers, because there is none or because records were
-    added after it was built, is scanned. A sealed index of the log directory is used, too; see `LogDir.seal`. An open `LogDir`
-    keeps both open for the next call.
-
-    Args:
-        log_dir: The log directory, or its path.
-        topic: The topic's name.
-        key: A `str` stands for its UTF-8 bytes.
-        index: The directory that `build_key_index` wrote; None: what is not sealed of the topic is scanned.
-        begin: First timestamp, ms or an aware datetime; None: no bound.
-        end: Last timestamp, included.
-        header: Compare the values of the header of this name, not the record's key. If the index was built without it, the
-            topic is scanned.
-        max_num: The most records to return; None: all.
-
-    Raises:
-        ValueError: `max_num` is negative.
-        CorruptFileError: An index file is incomplete.
-        FileNotFoundError: The topic or the index does not exist.
-
-    Warns:
-        DamageWarning: A segment is missing, or a batch that has to be read is damaged. The search continues after it; the
-            result is not `complete`, and `unscanned` has the offsets.
+    Attributes:
+        log: The partition.
+        sealed: Candidates of the sealed index: offsets of records that may carry the key.
+        indexed: Candidates of the key index.
+        holes: Ranges of offsets that neither index covers. They are scanned.
     """
-    check_max_num(max_num)
-    if not isinstance(key, str | bytes):
-        raise TypeError(f"key: expected str or bytes, got {type(key).__name__}")
-    value = key.encode() if isinstance(key, str) else key
-    times = TimeRange.of(begin, end)
-    most = None if max_num is None else max_num + 1
-    lists: list[list[Record]] = []
-    place = None if index is None else locate(index)
-    rejected = scanned = 0
-    passed_over = UnreadParts()
-    with opened(log_dir) as logs:
-        opened_index = None if place is None else logs.attached(place, partial(KeyIndex, place))
-        partitions = partitions_of(logs, topic)
-        searched = [logs.log(topic, each.partition) for each in partitions]
-        sealed = logs.sealed_keys().candidates(searched, key_text(value), header, times)
-        for each, log, (offsets, unsealed) in zip(partitions, searched, sealed, strict=True):
+
+    log: Log
+    sealed: Sequence[int]
+    indexed: Sequence[int]
+    holes: Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class KeySearch:
+    """The search for one key, or for one value of a header, in partitions of one topic."""
+
+    value: bytes
+    header: str | None
+    times: TimeRange
+    plans: tuple[PartitionPlan, ...]
+
+    @classmethod
+    def plan(
+        cls,
+        logs: Sequence[Log],
+        key: str | bytes,
+        *,
+        begin: Time | None,
+        end: Time | None,
+        header: str | None,
+        sealed: SealedKeys | None,
+        index: KeyIndex | None,
+    ) -> KeySearch:
+        """Ask the indexes for candidates, and find out which offsets neither covers."""
+        value = key_bytes(key)
+        times = TimeRange.of(begin, end)
+        found = (
+            [Candidates([], EVERYTHING)] * len(logs)
+            if sealed is None
+            else sealed.candidates(logs, key_text(value), header, times)
+        )
+        plans = []
+        for log, (offsets, holes) in zip(logs, found, strict=True):
+            if index is None:
+                plans.append(PartitionPlan(log, offsets, [], holes))
+            else:
+                unindexed, indexed = index.candidates(TopicPartition(log.topic, log.partition), value, header)
+                plans.append(PartitionPlan(log, offsets, indexed, both(holes, unindexed)))
+        return cls(value, header, times, tuple(plans))
+
+    def run(self, max_num: int | None, *, stacklevel: int = 2) -> FindResult:
+        """Compare candidates and scanned records with the key; return the newest `max_num` matches."""
+        check_max_num(max_num)
+        most = None if max_num is None else max_num + 1
+        lists: list[list[Record]] = []
+        rejected = scanned = 0
+        passed_over = UnreadParts()
+        for log, sealed, indexed, holes in self.plans:
             passed_over.add_missing(log)
-            holes, indexed = unsealed, list[int]()
-            if opened_index is not None:
-                unindexed, indexed = opened_index.candidates(each, value, header)
-                holes = both(unsealed, unindexed)
-            hits, offsets_scanned = _scan(log, holes, value, header, passed_over)
-            read = partial(log.records_at, columns=RECORD_COLUMNS, keys=[value], header=header)
-            asked = sorted({*offsets, *indexed, *hits})
-            records, others = _newest_first(partial(_records_at, read, passed_over), asked, times, most)
+            hits, offsets_scanned = _scan(log, holes, self.value, self.header, passed_over)
+            read = partial(log.records_at, columns=RECORD_COLUMNS, keys=[self.value], header=self.header)
+            asked = sorted({*sealed, *indexed, *hits})
+            records, others = _newest_first(partial(_records_at, read, passed_over), asked, self.times, most)
             lists.append(records)
             scanned += offsets_scanned
             rejected += others
-    # Within a partition by offset, between partitions by timestamp.
-    found = list(heapq.merge(*lists, key=lambda record: record.timestamp, reverse=True))
-    more = max_num is not None and len(found) > max_num
-    damage = Damage.of(passed_over.findings)
-    damage.warn()
-    unscanned = tuple(sorted(passed_over.ranges))
-    return FindResult(tuple(found[:max_num]), more, rejected, scanned, tuple(damage.findings), unscanned)
+        # Within a partition by offset, between partitions by timestamp.
+        found = list(heapq.merge(*lists, key=lambda record: record.timestamp, reverse=True))
+        more = max_num is not None and len(found) > max_num
+        damage = Damage.of(passed_over.findings)
+        damage.warn(stacklevel + 1)
+        unscanned = tuple(sorted(passed_over.ranges))
+        return FindResult(tuple(found[:max_num]), more, rejected, scanned, tuple(damage.findings), unscanned)
+
+
+def key_bytes(key: str | bytes) -> bytes:
+    """Return a key as bytes; a `str` stands for its UTF-8 bytes.
+
+    Raises:
+        TypeError: It is neither.
+    """
+    if not isinstance(key, str | bytes):
+        raise TypeError(f"key: expected str or bytes, got {type(key).__name__}")
+    return key.encode() if isinstance(key, str) else key
 
 
 @dataclass(slots=True)

@@ -6,11 +6,9 @@ answer of the index is a candidate: `find` compares the record's own key.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 from dataclasses import asdict, dataclass
-from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
@@ -21,17 +19,15 @@ from logdex.hash_index import IndexDirectory
 from logdex.hash_index.directory import list_directory
 from logdex.hash_index.geometry import DEFAULT_MAX_ENTRIES, file_size
 from logdex.kafka.files import MAX_OFFSET
-from logdex.kafka.log_dir import LogDir
-from logdex.report import Report, merge, near_names
+from logdex.report import Report, near_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from contextlib import AbstractContextManager
-    from os import PathLike
     from pathlib import Path
 
     from logdex.kafka.files import TopicPartition
     from logdex.kafka.log import Log
+    from logdex.kafka.log_dir import LogDir
 
 SETTINGS_FILE = "_key_index.json"
 _LEAST_ENTRIES = 1 << 10
@@ -138,51 +134,6 @@ class KeyIndex(Closing):
             self._open = {}
 
 
-def build_key_index(
-    log_dir: str | PathLike[str] | LogDir,
-    directory: str | PathLike[str],
-    *,
-    topics: str | Iterable[str] | None = None,
-    header: str | None = None,
-    max_entries: int | None = None,
-    progress: Callable[[TopicPartition, int], None] | None = None,
-) -> Report:
-    """Index the records of partitions by their keys, or continue an index that an earlier call began.
-
-    Args:
-        log_dir: The log directory, or its path. It is only read.
-        directory: Where the index goes: `<directory>/<topic>-<partition>/`.
-        topics: One topic, or several; None: all.
-        header: The name of a header whose values are indexed beside the keys.
-        max_entries: Entries of an index file, plus one; None: as many as the partition needs, at most 20,000,000. An existing
-            index keeps its own.
-        progress: Called with the partition and the number of records read, after each batch.
-
-    Returns:
-        The damaged batches that were skipped, and `checked`: partitions, records and entries.
-
-    Raises:
-        CorruptFileError: The settings of an existing index are damaged, or its files are not whole.
-        ValueError: An existing index has another header; or `max_entries` is below 2 or above 100,000,000.
-        FileNotFoundError: A topic has no partition here.
-        FileExistsError: The directory for an index is a partition of Kafka.
-        ValueError: The directory is in a directory of a broker.
-        OSError: A file cannot be read or written.
-    """
-    check_max_entries(max_entries)
-    reports = []
-    root = _core.local_path(directory)
-    with opened(log_dir) as logs:
-        partitions = partitions_of(logs, topics)
-        check_targets(partitions, root, header)
-        for each in partitions:
-            log = logs.log(each.topic, each.partition)
-            show = None if progress is None else partial(progress, each)
-            target = root / str(each)
-            reports.append(index_partition(log, target, header=header, max_entries=max_entries, progress=show))
-    return merge([Report([], {"partitions": 0, "records": 0, "entries": 0}), *reports])
-
-
 def check_max_entries(max_entries: int | None) -> None:
     """Raise `ValueError` if index files cannot have this size."""
     if max_entries is not None and not _FEWEST_ENTRIES <= max_entries <= _MOST_ENTRIES:
@@ -259,8 +210,3 @@ def indexed_end(index: IndexDirectory) -> int:
     """Return the offset after the last indexed record."""
     ends = [file.header.end_phy_offset + 1 for file in index.files if len(file)]
     return max(ends, default=0)
-
-
-def opened(log_dir: str | PathLike[str] | LogDir) -> AbstractContextManager[LogDir]:
-    """Use an open log directory, or open one for the block."""
-    return contextlib.nullcontext(log_dir) if isinstance(log_dir, LogDir) else LogDir.open(log_dir)

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from logdex import _core
-from logdex._files import Closing, RemotePath, existing_directory, refuse_broker_directory
+from logdex._files import RemotePath, existing_directory, refuse_broker_directory
 from logdex._filesystem import in_filesystem
 from logdex._types import Isolation, check_int64
-from logdex.hash_index.query import time_bound
+from logdex.detection import Kind, detect
+from logdex.hash_index.query import check_max_num, time_bound
 from logdex.kafka import checkpoint
+from logdex.kafka.explain import explain as explain_search
 from logdex.kafka.files import MAX_OFFSET, TopicPartition, partition_of
+from logdex.kafka.find import KeySearch, key_bytes
+from logdex.kafka.key_index import KeyIndex
+from logdex.kafka.overview import TIMES, times_and_size
 from logdex.kafka.segments import SegmentMap, Segments
 from logdex.kafka.tiered import join_partition
 from logdex.kafka.transactions import aborted_between, aborted_by_segment, last_stable_offset
+from logdex.kafka.usage import usage
 from logdex.kafka.verify import verify_log
 from logdex.report import Damage, merge
+from logdex.source import Info, Source, Table
+from logdex.usage import check_by, grouped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,10 +36,13 @@ if TYPE_CHECKING:
 
     from logdex._core import LogSegment, SegmentReader, Slice
     from logdex._types import Access, Check, OnError, Time
+    from logdex.kafka.explain import KeyExplanation
+    from logdex.kafka.find import FindResult
     from logdex.kafka.segments import Part
     from logdex.kafka.tiered import Keys
     from logdex.kafka.transactions import AbortedTransaction
     from logdex.report import Finding, Report
+    from logdex.usage import By, Usage
 
 INDEX_INTERVAL_BYTES = 4_096
 """Log bytes between two index entries, index.interval.bytes."""
@@ -39,7 +52,14 @@ BATCH_ROWS = 8_192
 MAX_BATCH_BYTES = 67_108_864
 
 
-class Log(Closing):
+class TimedOffset(NamedTuple):
+    """A record by its offset, and its timestamp in ms; -1 for a special value of `Log.offset_for_timestamp`."""
+
+    timestamp: int
+    offset: int
+
+
+class Log(Source):
     """A partition's log, read only: nothing in the directory is created or changed.
 
     Every call lists the directory again, because a running broker rolls and deletes segments. Calls may come from many
@@ -50,6 +70,8 @@ class Log(Closing):
         >>> with Log.open("/var/kafka-logs/orders-0") as log:  # doctest: +SKIP
         ...     print(log.log_start_offset, log.log_end_offset, log.offset_for_timestamp(1700000000000))
     """
+
+    kind = Kind.PARTITION.value
 
     def __init__(self, directory: Path, options: dict[str, Any]) -> None:
         self._directory = directory
@@ -115,7 +137,7 @@ class Log(Closing):
     @staticmethod
     def exists_at(path: str | PathLike[str]) -> bool:
         """Return whether a path is a partition's directory: it holds a `.log` file."""
-        return _core.has_segments(_core.locate(path))
+        return detect(_core.locate(path), sealed="never") is Kind.PARTITION
 
     def pinned(self) -> Log:
         """Return the log with the segments that it has now: no call lists the directory again. It closes with this log."""
@@ -187,8 +209,8 @@ class Log(Closing):
                 return found
         return None
 
-    def offset_for_timestamp(self, t: Time, *, special: bool | None = None) -> tuple[int, int] | None:
-        """Find the first record, by offset, with a timestamp at or after `t`, as (timestamp, offset); None without any.
+    def offset_for_timestamp(self, t: Time, *, special: bool | None = None) -> TimedOffset | None:
+        """Find the first record, by offset, with a timestamp at or after `t`; None without any.
 
         By default a transaction marker is not a record, and a segment that compaction emptied hides nothing; with `compat` the
         answer is the broker's. Source: UnifiedLog#fetchOffsetByTimestamp.
@@ -208,7 +230,7 @@ class Log(Closing):
             number = segments.index_of(found[1])
             before = segments.segments[max(0, number - 1) : number]
             self._warn_of_missing(segments, before[0].base_offset if before else 0, found[1])
-        return found
+        return None if found is None else TimedOffset(*found)
 
     def aborted_transactions(
         self, begin_offset: int | None = None, end_offset: int | None = None
@@ -276,6 +298,57 @@ class Log(Closing):
             check_crc=check_crc,
             on_error=on_error,
         )
+
+    def find(
+        self,
+        topic: str,
+        key: str | bytes,
+        *,
+        index: str | PathLike[str] | None = None,
+        begin: Time | None = None,
+        end: Time | None = None,
+        header: str | None = None,
+        max_num: int | None = None,
+    ) -> FindResult:
+        """Find the records of this partition that carry a key; see `LogDir.find`. A sealed index is not used.
+
+        Raises:
+            FileNotFoundError: The partition is of another topic, or the index does not exist.
+        """
+        check_max_num(max_num)
+        with self._key_search(topic, key, index, begin=begin, end=end, header=header) as search:
+            return search.run(max_num)
+
+    def explain(
+        self,
+        topic: str,
+        key: str | bytes,
+        *,
+        index: str | PathLike[str] | None = None,
+        begin: Time | None = None,
+        end: Time | None = None,
+        header: str | None = None,
+    ) -> KeyExplanation:
+        """Search as `find` does, and return what was done. The arguments are those of `find`."""
+        with self._key_search(topic, key, index, begin=begin, end=end, header=header) as search:
+            return explain_search(search, topic)
+
+    @contextlib.contextmanager
+    def _key_search(
+        self,
+        topic: str,
+        key: str | bytes,
+        index: str | PathLike[str] | None,
+        **options: Any,  # noqa: ANN401 -- those of `KeySearch.plan`
+    ) -> Iterator[KeySearch]:
+        self._check_open()
+        key_bytes(key)
+        if topic != self.topic:
+            what = f"no partition of this topic; it is of {self.topic!r}"
+            raise FileNotFoundError(errno.ENOENT, what, str(self._directory.parent / f"{topic}-{self.partition}"))
+        with contextlib.ExitStack() as stack:
+            keys = None if index is None else stack.enter_context(KeyIndex(_core.locate(index)))
+            yield KeySearch.plan([self], key, sealed=None, index=keys, **options)
 
     def records_at(
         self, offsets: Sequence[int], *, columns: Iterable[str], keys: Iterable[str | bytes], header: str | None = None
@@ -376,6 +449,26 @@ class Log(Closing):
                 progress(segment)
         return merge(reports)
 
+    def info(self) -> Info:
+        """Return the offsets, the times and the segments. Few batches are read."""
+        warn_of_missing_segments([self])
+        facts = {
+            "topic": self.topic,
+            "partition": self.partition,
+            "segments": len(self.segments),
+            "log_start_offset": self.log_start_offset,
+            "log_end_offset": self.log_end_offset,
+            "last_stable_offset": self.last_stable_offset,
+            **times_and_size(self.segments),
+        }
+        rows = [(each.path.name, each.base_offset, *times_and_size([each]).values()) for each in self.segments]
+        return Info(self.kind, facts, [Table("segments", ("name", "base_offset", *TIMES), rows)])
+
+    def usage(self, by: By = "topic") -> list[Usage]:
+        """Return how many offsets and bytes of `.log` files the partition has, or each day (UTC, of the timestamps)."""
+        check_by(by)
+        return grouped(usage(self, by_day=by == "day"), by)
+
     def verify(self, *, deep: bool = True, progress: Callable[[LogSegment], None] | None = None) -> Report:
         """Check batches, records (if `deep`), indexes and the files beside them; never raises for what it finds.
 
@@ -417,6 +510,14 @@ class Log(Closing):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(Log.open, self._directory, **self._options), ()
+
+
+def warn_of_missing_segments(logs: Iterable[Log]) -> None:
+    """Issue one `DamageWarning` for the segments that are missing from some logs."""
+    damage = Damage()
+    for finding in (finding for log in logs for finding in log.missing_segments()):
+        damage.add(finding)
+    damage.warn(stacklevel=3)
 
 
 def refuse_rebuild_into(directory: str | PathLike[str], partition_dir: Path) -> None:

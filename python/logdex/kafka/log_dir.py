@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import warnings
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,21 +12,28 @@ from logdex import _core
 from logdex._files import Closing, existing_directory, locate_beside
 from logdex._filesystem import in_filesystem
 from logdex._types import check_int64
+from logdex.detection import Kind, detect
 from logdex.errors import CorruptFileError
+from logdex.hash_index.query import check_max_num
 from logdex.hash_index.sealed import check_sealed
-from logdex.kafka import checkpoint
+from logdex.kafka.explain import explain as explain_search
 from logdex.kafka.files import MAX_OFFSET, TopicPartition, parse_partition_directory
+from logdex.kafka.find import KeySearch, key_bytes
 from logdex.kafka.groups import OFFSETS_TOPIC, group_offsets
-from logdex.kafka.log import BATCH_ROWS, MAX_BATCH_BYTES, Log
+from logdex.kafka.key_index import KeyIndex, check_max_entries, check_targets, index_partition, partitions_of
+from logdex.kafka.log import BATCH_ROWS, MAX_BATCH_BYTES, Log, warn_of_missing_segments
+from logdex.kafka.overview import TIMES, broker_state, times_and_size
 from logdex.kafka.sealed import SealedKeys, seal
 from logdex.kafka.tiered import join_log_dir
 from logdex.kafka.usage import usage
 from logdex.kafka.verify import verify_checkpoints
-from logdex.report import merge, warn_of_topics
+from logdex.report import Report, merge, warn_of_topics
+from logdex.source import Info, Source, Table
 from logdex.usage import check_by, grouped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from contextlib import AbstractContextManager
     from os import PathLike
     from pathlib import Path
 
@@ -32,14 +41,15 @@ if TYPE_CHECKING:
     from logdex._types import Access, Check, Isolation, OnError, Progress, Time
     from logdex.groups import GroupOffset
     from logdex.hash_index.sealed import Sealed
+    from logdex.kafka.explain import KeyExplanation
+    from logdex.kafka.find import FindResult
     from logdex.kafka.tiered import Keys
-    from logdex.report import Report
     from logdex.usage import By, Usage
 
 _Attached = TypeVar("_Attached", bound=Closing)
 
 
-class LogDir(Closing):
+class LogDir(Source):
     """A log directory (`log.dirs`) of a running or dead broker, or a backup of one; nothing in it is changed.
 
     Calls may come from many threads. It pickles by path and options. As a context manager it closes itself.
@@ -51,6 +61,8 @@ class LogDir(Closing):
         ...     for batch in logs.records("orders", columns=["partition", "offset", "value"]):
         ...         print(batch.num_rows)
     """
+
+    kind = Kind.LOG_DIR.value
 
     def __init__(self, directory: Path, options: dict[str, Any], sealed: Sealed) -> None:
         self._directory = directory
@@ -108,7 +120,7 @@ class LogDir(Closing):
         path = existing_directory(log_dir, "Kafka log directory", storage_options)
         if storage_options and sealed not in ("auto", "never"):
             sealed = _core.locate(sealed, storage_options)
-        if Log.exists_at(path):
+        if _core.has_segments(path):
             raise ValueError(f"{path}: this is a partition's directory; its log directory is {path.absolute().parent}")
         if tiered is not None:
             path = join_log_dir(path, tiered, tiered_keys, storage_options)
@@ -126,14 +138,7 @@ class LogDir(Closing):
 
         Remote storage is one, too.
         """
-        place = _core.locate(path)
-        if not place.is_dir():
-            return False
-        if _core.holds_tiered(place) or any(
-            (place / name).exists() for name in (checkpoint.RECOVERY_POINT, checkpoint.LOG_START)
-        ):
-            return True
-        return any(parse_partition_directory(entry.name) and _core.is_partition(entry) for entry in place.iterdir())
+        return detect(_core.locate(path), sealed="never") is Kind.LOG_DIR
 
     @property
     def path(self) -> Path:
@@ -174,6 +179,24 @@ class LogDir(Closing):
                 self._logs[key] = log
             return log
 
+    def info(self) -> Info:
+        """Return the partitions with their offsets and times, and the state of the broker. Few batches are read."""
+        logs = self._all_logs()
+        warn_of_missing_segments(logs)
+        rows = []
+        for log in logs:
+            offsets = (log.log_start_offset, log.log_end_offset)
+            rows.append((log.topic, log.partition, len(log.segments), *offsets, *times_and_size(log.segments).values()))
+        facts = {
+            "broker": broker_state(self.path),
+            "topics": len({row[0] for row in rows}),
+            "partitions": len(rows),
+            "log_bytes": sum(row[-1] for row in rows),
+            "sealed_index": self.sealed,
+        }
+        heads = ("topic", "partition", "segments", "begin_offset", "end_offset", *TIMES)
+        return Info(self.kind, facts, [Table("partitions", heads, rows)])
+
     def groups(self, group: str | None = None) -> list[GroupOffset]:
         """Return how far each consumer group has read, or one of them, as far as the records of `__consumer_offsets` here tell.
 
@@ -188,6 +211,73 @@ class LogDir(Closing):
         """Return how many offsets and bytes of `.log` files each topic, partition or day (UTC, of the timestamps) has."""
         check_by(by)
         return grouped((part for log in self._all_logs() for part in usage(log, by_day=by == "day")), by)
+
+    def find(
+        self,
+        topic: str,
+        key: str | bytes,
+        *,
+        index: str | PathLike[str] | None = None,
+        begin: Time | None = None,
+        end: Time | None = None,
+        header: str | None = None,
+        max_num: int | None = None,
+    ) -> FindResult:
+        """Find the records of a topic that carry a key, newest first.
+
+        Candidates of the index are compared with the records. What no index covers, because there is none or because records were
+        added after it was built, is scanned. A sealed index of the log directory is used, too; see `seal`. Open indexes stay open
+        for the next call.
+
+        Args:
+            topic: The topic's name.
+            key: A `str` stands for its UTF-8 bytes.
+            index: The directory that `build_key_index` wrote; None: what is not sealed of the topic is scanned.
+            begin: First timestamp, ms or an aware datetime; None: no bound.
+            end: Last timestamp, included.
+            header: Compare the values of the header of this name, not the record's key. If the index was built without it, the
+                topic is scanned.
+            max_num: The most records to return; None: all.
+
+        Raises:
+            TypeError: The key is neither `str` nor `bytes`.
+            ValueError: `max_num` is negative.
+            CorruptFileError: An index file is incomplete.
+            FileNotFoundError: The topic or the index does not exist.
+
+        Warns:
+            DamageWarning: A segment is missing, or a batch that has to be read is damaged. The search continues after it; the
+                result is not `complete`, and `unscanned` has the offsets.
+        """
+        check_max_num(max_num)
+        return self._key_search(topic, key, index, begin=begin, end=end, header=header).run(max_num)
+
+    def explain(
+        self,
+        topic: str,
+        key: str | bytes,
+        *,
+        index: str | PathLike[str] | None = None,
+        begin: Time | None = None,
+        end: Time | None = None,
+        header: str | None = None,
+    ) -> KeyExplanation:
+        """Search as `find` does, and return what was done in each partition. The arguments are those of `find`."""
+        return explain_search(self._key_search(topic, key, index, begin=begin, end=end, header=header), topic)
+
+    def _key_search(
+        self,
+        topic: str,
+        key: str | bytes,
+        index: str | PathLike[str] | None,
+        **options: Any,  # noqa: ANN401 -- those of `KeySearch.plan`
+    ) -> KeySearch:
+        self._check_open()
+        key_bytes(key)
+        place = None if index is None else _core.locate(index)
+        keys = None if place is None else self.attached(place, partial(KeyIndex, place))
+        logs = [self.log(each.topic, each.partition) for each in partitions_of(self, topic)]
+        return KeySearch.plan(logs, key, sealed=self.sealed_keys(), index=keys, **options)
 
     def attached(self, name: object, make: Callable[[], _Attached]) -> _Attached:
         """Return an object that is opened once for this directory, and closed with it."""
@@ -328,3 +418,82 @@ def _end_of(log: Log) -> int:
         return log.log_end_offset
     except CorruptFileError:
         return MAX_OFFSET  # the check of the log names the damage
+
+
+def build_key_index(
+    log_dir: str | PathLike[str] | LogDir,
+    directory: str | PathLike[str],
+    *,
+    topics: str | Iterable[str] | None = None,
+    header: str | None = None,
+    max_entries: int | None = None,
+    progress: Callable[[TopicPartition, int], None] | None = None,
+) -> Report:
+    """Index the records of partitions by their keys, or continue an index that an earlier call began.
+
+    Args:
+        log_dir: The log directory, or its path. It is only read.
+        directory: Where the index goes: `<directory>/<topic>-<partition>/`.
+        topics: One topic, or several; None: all.
+        header: The name of a header whose values are indexed beside the keys.
+        max_entries: Entries of an index file, plus one; None: as many as the partition needs, at most 20,000,000. An existing
+            index keeps its own.
+        progress: Called with the partition and the number of records read, after each batch.
+
+    Returns:
+        The damaged batches that were skipped, and `checked`: partitions, records and entries.
+
+    Raises:
+        CorruptFileError: The settings of an existing index are damaged, or its files are not whole.
+        ValueError: An existing index has another header; or `max_entries` is below 2 or above 100,000,000.
+        FileNotFoundError: A topic has no partition here.
+        FileExistsError: The directory for an index is a partition of Kafka.
+        ValueError: The directory is in a directory of a broker.
+        OSError: A file cannot be read or written.
+    """
+    check_max_entries(max_entries)
+    reports = []
+    root = _core.local_path(directory)
+    with _opened(log_dir) as logs:
+        partitions = partitions_of(logs, topics)
+        check_targets(partitions, root, header)
+        for each in partitions:
+            log = logs.log(each.topic, each.partition)
+            show = None if progress is None else partial(progress, each)
+            target = root / str(each)
+            reports.append(index_partition(log, target, header=header, max_entries=max_entries, progress=show))
+    return merge([Report([], {"partitions": 0, "records": 0, "entries": 0}), *reports])
+
+
+def find(
+    log_dir: str | PathLike[str] | LogDir,
+    topic: str,
+    key: str | bytes,
+    **options: Any,  # noqa: ANN401 -- those of `LogDir.find`
+) -> FindResult:
+    """Call `LogDir.find`. This function is deprecated and will be removed in the next release."""
+    _warn_of_function("find")
+    with _opened(log_dir) as logs:
+        return logs.find(topic, key, **options)
+
+
+def explain(
+    log_dir: str | PathLike[str] | LogDir,
+    topic: str,
+    key: str | bytes,
+    **options: Any,  # noqa: ANN401 -- those of `LogDir.explain`
+) -> KeyExplanation:
+    """Call `LogDir.explain`. This function is deprecated and will be removed in the next release."""
+    _warn_of_function("explain")
+    with _opened(log_dir) as logs:
+        return logs.explain(topic, key, **options)
+
+
+def _warn_of_function(name: str) -> None:
+    text = f"logdex.kafka.{name}(log_dir, ...) is deprecated: call LogDir.{name}, or Log.{name} for one partition"
+    warnings.warn(text, DeprecationWarning, stacklevel=3)
+
+
+def _opened(log_dir: str | PathLike[str] | LogDir) -> AbstractContextManager[LogDir]:
+    """Use an open log directory, or open one for the block."""
+    return contextlib.nullcontext(log_dir) if isinstance(log_dir, LogDir) else LogDir.open(log_dir)

@@ -103,6 +103,10 @@ class SealedKeys(Closing):
             return Report()
         return sealed.verify([((log.topic, log.partition), log.segments) for log in logs])
 
+    def __repr__(self) -> str:
+        sealed = self._sealed
+        return f"SealedKeys({None if sealed is None else str(sealed.directory)!r})"
+
     def close(self) -> None:
         """Use it no more."""
         with self._lock.hold():

@@ -14,7 +14,7 @@ from logdex.kafka.transactions import after_crash
 from logdex.report import Finding, Report, merge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from logdex._core import LogSegment
@@ -27,7 +27,7 @@ def verify_log(
 ) -> Report:
     """Check a partition; never raises for what it finds. See `Log.verify`."""
     findings: list[Finding] = []
-    epochs: list[tuple[int, int]] = []
+    epochs: Sequence[tuple[int, int]] = []
     with content_findings(findings):
         epochs = checkpoint.read_leader_epochs(directory)
     reports = []

@@ -5,11 +5,21 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from logdex._core import CommitLog, ConsumeQueue, ConsumeQueueWriter, StoreCheckpoint
+from logdex._core import (
+    CommitLog,
+    ConsumeQueue,
+    ConsumeQueueWriter,
+    MessageFilter,
+    MessageReader,
+    PreparedFile,
+    QueueView,
+    SealedFiles,
+    StoreCheckpoint,
+)
 from logdex.hash_index import IndexFile, IndexHeader, QueryOffsetResult, index_key, key_hash
 from logdex.rocketmq.copy import copy_messages
 from logdex.rocketmq.explain import Explanation
-from logdex.rocketmq.find import FindResult
+from logdex.rocketmq.find import FindResult, LogRange
 from logdex.rocketmq.index_service import IndexService
 from logdex.rocketmq.message import Message
 from logdex.rocketmq.store import MessageStore
@@ -32,12 +42,18 @@ __all__ = [
     "IndexHeader",
     "IndexService",
     "Limits",
+    "LogRange",
     "Message",
+    "MessageFilter",
+    "MessageReader",
     "MessageStore",
+    "PreparedFile",
     "PutResult",
     "QueryOffsetResult",
+    "QueueView",
     "Replication",
     "Retention",
+    "SealedFiles",
     "ServeOptions",
     "Server",
     "StoreCheckpoint",

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
 
 from arro3.core import Table
 
@@ -47,6 +47,13 @@ BODY_BUDGET_BYTES = 64 << 20
 _SETTERS = tuple(getattr(Message, field.name).__set__ for field in fields(Message))
 
 
+class LogRange(NamedTuple):
+    """A range of the commit log: the offset of its first byte, and the offset after its last byte."""
+
+    begin_phy_offset: int
+    end_phy_offset: int
+
+
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class FindResult(Sequence[Message]):
     """Messages that carry a key, the newest first, each once: a sequence of `Message`, and an Arrow stream.
@@ -60,7 +67,7 @@ class FindResult(Sequence[Message]):
         complete: Every part of the log was covered by the index or read.
         scanned_bytes: Bytes of the log that this call read because no index file covers them.
         unscanned: Ranges of the log that neither the index covers nor any call has read, that no file holds, or that are damaged
-            and may hold a match, as (begin_phy_offset, end_phy_offset), end exclusive.
+            and may hold a match.
         unreadable: Those parts of them that cannot be read: the file is missing, or the bytes are no valid message.
     """
 
@@ -70,8 +77,8 @@ class FindResult(Sequence[Message]):
     rejected: int
     complete: bool
     scanned_bytes: int
-    unscanned: list[Range]
-    unreadable: list[Range]
+    unscanned: list[LogRange]
+    unreadable: list[LogRange]
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -295,8 +302,8 @@ class KeySearch:
         )
         count = found.hold()
         lost = [part[:2] for part in (*log.gaps(begin=times.begin, end=times.end), *log.damage(found.missing))]
-        unscanned = union([*unread, *lost])
-        unreadable = union([*lost, *self._unindexed.refused])
+        unscanned = [LogRange(*each) for each in union([*unread, *lost])]
+        unreadable = [LogRange(*each) for each in union([*lost, *self._unindexed.refused])]
         is_truncated = capped or found.truncated
         return FindResult(count, found, is_truncated, found.rejected, not unscanned, scanned, unscanned, unreadable)
 
@@ -410,6 +417,9 @@ class KeyView:
         self._log = log
         self._files = files
         self._unindexed = unindexed
+
+    def __repr__(self) -> str:
+        return f"KeyView({str(self._log.path)!r}, {len(self._files)} index files)"
 
     @property
     def newest(self) -> _core.IndexHeader | None:

@@ -15,6 +15,7 @@ from logdex._core import CommitLog, StoreCheckpoint, broker_lock_holder, locate
 from logdex._filesystem import in_filesystem
 from logdex._types import Access, Compat, check_int64
 from logdex.arrow import INDEXED_COLUMNS, entry_batches, message_batches
+from logdex.detection import Kind
 from logdex.errors import LockedError
 from logdex.hash_index.index_directory import IndexDirectory
 from logdex.hash_index.query import CLOCK_SLACK_MS
@@ -65,6 +66,8 @@ class IndexService(IndexDirectory):
         ...     print(index.put_batch(entry), index.query_offset("T", "k").phy_offsets)
         1 [7]
     """
+
+    kind = Kind.INDEX.value
 
     def __init__(self, directory: Path, mode: Literal["r", "a"], options: dict[str, Any]) -> None:
         super().__init__(directory, mode, options)

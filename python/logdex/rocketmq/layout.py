@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from logdex import detection
 from logdex._core import (
     broker_lock_holder,
     commit_log_directories,
@@ -27,12 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-OFFSET_NAME = re.compile(r"\d{20}")
-"""The name of a file of a log or of a queue: the offset of its first byte."""
-
-_MAGIC = slice(4, 8)
-FRAME_MAGICS = (b"\xda\xa3\x20\xa7", b"\xda\xa3\x20\xab", b"\xcb\xd4\x31\x94")
-"""Bytes 4 to 7 of messages of version 1 and 2, and of BLANK."""
+OFFSET_NAME = detection.OFFSET_NAME
+"""The name of a file of a commit log or of a queue: the offset of its first byte."""
 
 ABORT = "logdex"
 """First word of `abort` while logdex writes. A broker looks only at the file's name; 5.x writes a process id into it."""
@@ -149,47 +145,16 @@ def find_layout(
     names = _names(root)
     if "commitlog" in names:
         return StoreLayout(root, os.fspath(log))
-    if _holds_log_files(root, names):
+    if detection.holds_log_files(root, names):
         alone = root.name != "commitlog"
         return StoreLayout(root if alone else root.parent, os.fspath(root))
-    raise FileNotFoundError(
-        errno.ENOENT, f"no RocketMQ store (it would hold a commitlog directory){_hint(root, names)}", str(root)
-    )
-
-
-def is_store(path: Path) -> bool:
-    """Return whether a path is a store, or the directory of a commit log."""
-    if not path.is_dir():
-        return False
-    names = _names(path)
-    return "commitlog" in names or _holds_log_files(path, names)
+    hint = detection.hint(root, names)
+    what = f"no RocketMQ store (it would hold a commitlog directory){f'; {hint}' if hint else ''}"
+    raise FileNotFoundError(errno.ENOENT, what, str(root))
 
 
 def _names(directory: Path) -> set[str]:
     return {path.name for path in directory.iterdir()}
-
-
-def _holds_log_files(directory: Path, names: set[str]) -> bool:
-    """Return whether files belong to a commit log; the files of a queue have the same names."""
-    for name in sorted(filter(OFFSET_NAME.fullmatch, names)):
-        try:
-            if read_file(directory / name, _MAGIC.stop)[_MAGIC] in FRAME_MAGICS:
-                return True
-        except OSError as error:
-            if error.errno not in (errno.EISDIR, errno.ESPIPE):
-                raise
-    return False
-
-
-def _hint(root: Path, names: set[str]) -> str:
-    """Return a hint what to try instead, if the names of the files suggest something."""
-    if "store" in names and "commitlog" in _names(root / "store"):
-        return f"; there is one in {root / 'store'}"
-    if names & {"consumequeue", "index", "checkpoint"}:
-        return "; it has other parts of a store: if the log is in another directory (storePathCommitLog), give it as commit_log"
-    if any(OFFSET_NAME.fullmatch(name) for name in names):
-        return "; its files have the names of a commit log or queue, but begin with no message"
-    return ""
 
 
 def configured_topics(config: Path) -> list[str]:

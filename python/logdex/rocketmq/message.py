@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
+from logdex._types import utc_datetime
 from logdex.notebook import short_bytes
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 _MSG_ID = re.compile(r"[0-9A-Fa-f]{32}([0-9A-Fa-f]{24})?")
 _OFFSET_DIGITS = 16
@@ -60,6 +65,16 @@ class Message:
     born_host: str
     store_host: str
     body_error: str | None
+
+    @property
+    def stored_at(self) -> datetime | None:
+        """The `store_timestamp` as a datetime in UTC; None if it is not in the years 1 to 9999."""
+        return utc_datetime(self.store_timestamp)
+
+    @property
+    def born_at(self) -> datetime | None:
+        """The `born_timestamp` as a datetime in UTC; None if it is not in the years 1 to 9999."""
+        return utc_datetime(self.born_timestamp)
 
     def __repr__(self) -> str:
         """Return all attributes; of a long body only its beginning."""

@@ -30,7 +30,7 @@ _SHORT = 64 << 10
 """Bytes of the log in which a time is not looked for more exactly."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class MessagePage:
     """Some messages next to a position in the log.
 
@@ -49,6 +49,11 @@ class MessagePage:
     total: int
     by_queues: bool
     findings: tuple[Finding, ...]
+
+    def __repr__(self) -> str:
+        """Return the number of messages and the position, not the messages."""
+        damage = f", {len(self.findings)} findings" if self.findings else ""
+        return f"MessagePage({self.batch.num_rows} messages, next_position={self.next_position}{damage})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from logdex._core import CommitLog, ThreadLock, locate
-from logdex._files import Closing, RemotePath, locate_beside
+from logdex._files import RemotePath, locate_beside
 from logdex._filesystem import all_in_filesystem, in_filesystem
-from logdex._types import MAX_INT64, check_int64, check_queue_id
+from logdex._types import MAX_INT64, check_int64, check_queue_id, check_text
+from logdex.detection import Kind, detect
 from logdex.hash_index.query import CLOCK_SLACK_MS, TimeRange, check_clock_slack
 from logdex.hash_index.sealed import check_sealed
 from logdex.report import Damage, merge
@@ -21,7 +22,7 @@ from logdex.rocketmq.check import StoreCheck
 from logdex.rocketmq.explain import explain
 from logdex.rocketmq.find import ANY_TOPIC, BODY_BUDGET_BYTES, FilesIndex, KeySearch
 from logdex.rocketmq.index_service import INDEXES_TAGS, IndexService
-from logdex.rocketmq.layout import StoreLayout, configured_topics, find_layout, is_store
+from logdex.rocketmq.layout import StoreLayout, configured_topics, find_layout
 from logdex.rocketmq.message import is_msg_id, offset_in_msg_id
 from logdex.rocketmq.overview import overview, store_times, usage
 from logdex.rocketmq.pages import PageFilter, PageRead
@@ -29,6 +30,7 @@ from logdex.rocketmq.queues import QueueSet
 from logdex.rocketmq.read import MessageRead, expect_end, expect_end_after, indexed_offsets
 from logdex.rocketmq.rebuild import build_index, build_queues
 from logdex.rocketmq.sealed import SealedIndex, open_store, seal
+from logdex.source import Info, Source, Table
 from logdex.usage import check_by, grouped
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("logdex")
 
 
-class MessageStore(Closing):
+class MessageStore(Source):
     """The store of a broker, running or not, or a backup of it. Nothing in it is created, locked or changed.
 
     Open it with `MessageStore.open`. It may be used from several threads. It is pickled by path and options.
@@ -66,6 +68,8 @@ class MessageStore(Closing):
         ...     for message in store.find("TopicTest", "order-1001"):
         ...         print(message.phy_offset, message.body)
     """
+
+    kind = Kind.STORE.value
 
     def __init__(self, layout: StoreLayout, options: dict[str, Any]) -> None:
         self._layout = layout
@@ -169,9 +173,9 @@ class MessageStore(Closing):
             expect_end(layout, log, index)
 
     @staticmethod
-    def exists_at(path: Path) -> bool:
+    def exists_at(path: str | os.PathLike[str]) -> bool:
         """Return whether `open` accepts a path: the root of a store or the directory of a commit log."""
-        return is_store(path)
+        return detect(locate(path), sealed="never") is Kind.STORE
 
     @property
     def root(self) -> Path:
@@ -290,11 +294,14 @@ class MessageStore(Closing):
 
         Raises:
             ValueError: `max_num` or `body_budget` is negative.
-            TypeError: A bound is not an integer, or is a datetime without time zone.
+            TypeError: The topic or the key is not a `str`; a bound is not an integer, or is a datetime without time zone.
         """
         self._check_open()
-        times = TimeRange.of(begin, end)
+        check_text(key=key)
         topic = None if topic == ANY_TOPIC else topic
+        if topic is not None:
+            check_text(topic=topic)
+        times = TimeRange.of(begin, end)
         check_int64(body_budget=body_budget)
         if body_budget < 0:
             raise ValueError(f"body_budget must not be negative: {body_budget}")
@@ -360,7 +367,7 @@ class MessageStore(Closing):
         end: Time | None = None,
         columns: Iterable[str] | None = None,
         *,
-        topics: Iterable[str] | None = None,
+        topics: str | Iterable[str] | None = None,
         keys: Iterable[str] | None = None,
         tags: Iterable[str] | None = None,
         begin_phy_offset: int | None = None,
@@ -384,7 +391,7 @@ class MessageStore(Closing):
             begin: First store time, ms or an aware datetime; None: no bound.
             end: Last store time, included.
             columns: Names of message columns, in the order wanted; None: all.
-            topics: Only these topics.
+            topics: Only this topic, or these topics.
             keys: Only messages that carry one of these: as their unique key, or as one of their space-separated keys.
             tags: Only messages with one of these tags.
             begin_phy_offset: Where in the log to begin: the offset of a message; None: at the start of the log.
@@ -398,7 +405,7 @@ class MessageStore(Closing):
             threads: Threads that check and decode; None: as many as there are processors, at most 4.
 
         Raises:
-            TypeError: A text is not a str, or `topics`, `keys` or `tags` is one str.
+            TypeError: A text is not a `str`, or `keys` or `tags` is one `str`.
             ValueError: An unknown column; a negative queue id; an integer time that may be a number of seconds.
             OSError: The system refuses; the reader raises it, too.
 
@@ -408,7 +415,7 @@ class MessageStore(Closing):
         self._check_open()
         check_int64(begin_phy_offset=begin_phy_offset, end_phy_offset=end_phy_offset)
         check_queue_id(queue_id)
-        chosen = None if topics is None else list(_texts("topics", topics))
+        chosen = _topics(topics)
         if topic is not None:
             (topic,) = _texts("topic", [topic])
             chosen = [topic] if chosen is None or topic in chosen else []
@@ -462,9 +469,15 @@ class MessageStore(Closing):
             limit: The most messages.
             newest_first: The messages before the position, the newest first. False: those at and after it, the oldest first.
             seconds: After this time the page ends with what it has.
+
+        Raises:
+            ValueError: `limit` is negative.
+            TypeError: A text is not a `str`, or `keys` or `tags` is one `str`.
         """
         self._check_open()
-        check_int64(position=position)
+        check_int64(position=position, limit=limit)
+        if limit < 0:
+            raise ValueError(f"limit={limit}: expected 0 or more")
         check_queue_id(queue_id)
         wanted = PageFilter(
             topic,
@@ -541,6 +554,7 @@ class MessageStore(Closing):
         If no index file covers a range of the log, it is read, up to 1 GiB a call.
         """
         self._check_open()
+        check_text(topic=topic, key=key)
         if topic == ANY_TOPIC:
             raise ValueError(f"topic={topic!r}: expected one topic; find(None, key) tries every topic")
         return explain(self, topic, key, TimeRange.of(begin, end), self._options["clock_slack_ms"])
@@ -552,13 +566,13 @@ class MessageStore(Closing):
         return self._search.has_tags()
 
     def start_of_last(
-        self, num: int, *, topics: Iterable[str] | None = None, queue_id: int | None = None
+        self, num: int, *, topics: str | Iterable[str] | None = None, queue_id: int | None = None
     ) -> int | None:
         """Return where the last messages of some queues begin, for `messages(begin_phy_offset=...)`.
 
         Args:
             num: The number of messages, in all queues together.
-            topics: Only queues of these topics; None: of all.
+            topics: Only queues of this topic, or of these; None: of all.
             queue_id: Only this queue of each topic.
 
         Returns:
@@ -566,7 +580,7 @@ class MessageStore(Closing):
         """
         self._check_open()
         check_queue_id(queue_id)
-        chosen = None if topics is None else list(_texts("topics", topics))
+        chosen = _topics(topics)
         return self._queues.start_of_last(num, chosen, queue_id)
 
     def times(self, topic: str | None = None) -> list[int]:
@@ -583,15 +597,15 @@ class MessageStore(Closing):
         self._check_open()
         return group_offsets(self._layout.config, self._queues, group)
 
-    def topic_totals(self, topics: Iterable[str] | None = None, *, measure: bool = False) -> list[TopicTotals]:
+    def topic_totals(self, topics: str | Iterable[str] | None = None, *, measure: bool = False) -> list[TopicTotals]:
         """Return the number of queues and messages of each topic from its queues; fast also for many thousand queues.
 
         Args:
-            topics: Only these topics; None: all.
+            topics: Only this topic, or these; None: all.
             measure: Also add up the bytes of the messages in the log; this reads all units of the queues.
         """
         self._check_open()
-        chosen = None if topics is None else list(_texts("topics", topics))
+        chosen = _topics(topics)
         return self._queues.totals(chosen, measure=measure).topics
 
     def usage(self, by: By = "topic") -> list[Usage]:
@@ -611,6 +625,14 @@ class MessageStore(Closing):
         self._check_open()
         sealed = None if self._sealed is None else self._sealed.words()
         return overview(self._layout, self._commit_log, self._queues, self.index, sealed)
+
+    def info(self) -> Info:
+        """Return files, ranges of offsets and times, topics and index files. Only the newest file of the log is walked."""
+        facts = self.overview()
+        topics = Table("topics", ("topic", "queues", "messages"), facts.pop("topics"))
+        names = ("name", "entries", "begin_timestamp", "end_timestamp")
+        files = Table("index files", names, facts.pop("index_files"))
+        return Info(self.kind, facts, [each for each in (topics, files) if each.rows])
 
     def verify(self, progress: Progress | None = None) -> Report:
         """Check log, queues and index, each by itself and against the others, in both directions; linear in all of them.
@@ -748,6 +770,11 @@ class MessageStore(Closing):
 
 def _opened_again(layout: StoreLayout, options: dict[str, Any]) -> MessageStore:
     return MessageStore.open(layout.root, **options, commit_log=layout.commit_log)
+
+
+def _topics(topics: str | Iterable[str] | None) -> list[str] | None:
+    """Return one topic or several as a list; None: all topics."""
+    return [topics] if isinstance(topics, str) else None if topics is None else list(_texts("topics", topics))
 
 
 def _texts(name: str, values: Iterable[str]) -> Iterable[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from logdex._core import cut_segments, plan_files, planned_file_faults, read_records
 from logdex._files import RemotePath
 from logdex._types import Isolation, OnError
+from logdex.detection import Kind, detect
 from logdex.errors import CorruptFileError
 from logdex.kafka import Log, LogDir, TopicPartition
 from logdex.kafka.files import MAX_OFFSET
@@ -75,7 +76,7 @@ class KafkaLogSource(LogSource):
         options = self._read_options(schema, stream=False)
         # A stream may wait for the first topic. A batch over another directory would silently be empty.
         for each in options.directories:
-            if not LogDir.exists_at(each):
+            if detect(each, sealed="never") is not Kind.LOG_DIR:
                 raise ValueError(f"{each}: no Kafka log directory, it holds no <topic>-<partition>")
         return LogReader(options, self.reports)
 

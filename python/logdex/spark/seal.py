@@ -22,6 +22,7 @@ from logdex._core import (
     packed_rows,
     write_packed_keys,
 )
+from logdex.detection import Kind, detect
 from logdex.kafka import LogDir
 from logdex.kafka.sealed import missing_segments, planned_segments, sealing_target
 from logdex.report import merge
@@ -74,7 +75,7 @@ def seal(
     check_worker_python(spark)
     root = driver_path(store, spark, storage_options)
     place = None if out is None else driver_path(out, spark, storage_options)
-    if LogDir.exists_at(root):
+    if detect(root, sealed="never") is Kind.LOG_DIR:
         with LogDir.open(root, sealed="never") as log_dir:
             logs = [log_dir.log(each.topic, each.partition) for each in log_dir.partitions()]
             return _seal_logs(spark, root, logs, place, header)

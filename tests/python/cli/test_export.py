@@ -18,7 +18,7 @@ import pytest
 
 import golden
 import golden_kafka
-from logdex.cli.commands import paths
+from logdex.cli.commands import export
 from logdex.rocketmq import MessageStore
 
 if TYPE_CHECKING:
@@ -131,8 +131,8 @@ def test_an_export_that_was_killed_leaves_nothing_and_stops_no_other(
     root, target = store("sync"), tmp_path / "out" / "x.json"
     target.parent.mkdir()
     code = (
-        "import os, signal; from logdex.cli import main; from logdex.cli.commands import paths\n"
-        "paths.json_lines = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "import os, signal; from logdex.cli import main; from logdex.cli.commands import export\n"
+        "export.json_lines = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
         f"main(['export', {str(root)!r}, {str(target)!r}])"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
@@ -151,7 +151,7 @@ def test_an_export_replaces_no_file_that_came_meanwhile(
 ) -> None:
     root, target = store("sync"), tmp_path / "out" / "x.json"
     target.parent.mkdir()
-    monkeypatch.setattr(paths, "json_lines", lambda *_: target.write_bytes(b"theirs"))
+    monkeypatch.setattr(export, "json_lines", lambda *_: target.write_bytes(b"theirs"))
     assert logdex_command("export", root, target).code == 2
     assert [(path.name, path.read_bytes()) for path in target.parent.iterdir()] == [("x.json", b"theirs")]
 

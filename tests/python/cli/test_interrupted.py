@@ -30,7 +30,7 @@ _STARTS = {
 
 
 @pytest.mark.parametrize(
-    "module", ["logdex.cli", "logdex.cli.commands.search", "logdex.hash_index", "arro3.core", "argparse"]
+    "module", ["logdex.cli", "logdex.cli.commands.find", "logdex.hash_index", "arro3.core", "argparse"]
 )
 @pytest.mark.parametrize("start", _STARTS)
 def test_an_interrupt_while_modules_are_imported_is_quiet(start: str, module: str) -> None:

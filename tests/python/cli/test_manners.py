@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 import types
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,9 @@ import pytest
 
 import logdex
 from logdex._core import time_text
-from logdex.cli import main
+from logdex.cli import commands, main
 from logdex.cli.arguments import BeforeEnd, time_ms
+from logdex.cli.commands import info
 from logdex.cli.output import Progress, duration_text, progress_line
 from logdex.errors import printable
 from logdex.report import size_text
@@ -29,19 +31,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _NOBODY = 65534
-NAMES = (
-    "info",
-    "find",
-    "explain",
-    "cat",
-    "export",
-    "verify",
-    "build-index",
-    "build-queues",
-    "copy",
-    "recover",
-    "stats",
-)
+ON_ONE_PATH = [
+    name
+    for name in commands.names()
+    if name not in {"find", "explain", "export", "build-index", "build-queues", "copy", "kafka", "replicate", "serve"}
+]
+"""Commands that need one path and nothing else, and end."""
 
 
 def start(*words: object, **options: Any) -> subprocess.Popen[str]:
@@ -54,8 +49,7 @@ def start(*words: object, **options: Any) -> subprocess.Popen[str]:
 def test_help_names_every_command_and_teaches(logdex_command: Callable[..., Any]) -> None:
     ran = logdex_command("--help")
     assert ran.code == 0
-    # What there is for Kafka alone has its own commands behind the name.
-    for name in (*NAMES, "kafka"):
+    for name in commands.names():
         assert f"\n    {name}" in ran.out
         own = logdex_command(name, "--help")
         assert own.code == 0
@@ -73,10 +67,7 @@ def test_wrong_words_are_2(words: tuple[str, ...], logdex_command: Callable[...,
     assert "usage: logdex" in ran.err
 
 
-@pytest.mark.parametrize(
-    "command",
-    [name for name in NAMES if name not in {"find", "explain", "export", "build-index", "build-queues", "copy"}],
-)
+@pytest.mark.parametrize("command", ON_ONE_PATH)
 def test_a_path_without_a_store_is_2_in_one_line(
     command: str, tmp_path: Path, logdex_command: Callable[..., Any]
 ) -> None:
@@ -136,11 +127,12 @@ def test_an_interrupt_is_one_line(tmp_path: Path) -> None:
     script = (
         "import os, signal, sys, threading\n"
         "from logdex.__main__ import main\n"
-        "from logdex.cli.commands import paths\n"
+        "from dataclasses import replace\n"
+        "from logdex.cli.commands import info\n"
         "def run(arguments):\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
         "    threading.Event().wait(60)\n"
-        "paths.info = run\n"
+        "info.COMMAND = replace(info.COMMAND, run=run)\n"
         f"sys.argv = ['logdex', 'info', {str(tmp_path)!r}]\n"
         "sys.exit(main())\n"
     )
@@ -281,7 +273,7 @@ def test_a_fault_of_our_own_is_one_line(
     def fail(_: object) -> int:
         raise KeyError("x")
 
-    monkeypatch.setattr("logdex.cli.commands.paths.info", fail)
+    monkeypatch.setattr(info, "COMMAND", replace(info.COMMAND, run=fail))
     ran = logdex_command("info", tmp_path)
     assert (ran.code, ran.out) == (2, "")
     assert re.fullmatch(r"logdex: this is a bug in logdex, .*KeyError: 'x' \(test_manners\.py:\d+\)\n", ran.err)

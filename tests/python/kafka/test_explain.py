@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 import golden_kafka
-from logdex.kafka import LogDir, build_key_index, explain, find
+from kafka_search import explain, find
+from logdex.kafka import LogDir, build_key_index
 from logdex.kafka.explain import default_partition
 
 if TYPE_CHECKING:

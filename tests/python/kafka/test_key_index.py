@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import golden_kafka
+from kafka_search import find
 from logdex.errors import CorruptFileError
 from logdex.hash_index import IndexDirectory
-from logdex.kafka import LogDir, build_key_index, find
+from logdex.kafka import LogDir, build_key_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,10 +11,12 @@ import pytest
 
 import golden_kafka
 import kafka_records
+import logdex.kafka
 from kafka_batches import CONTROL, TRANSACTIONAL, Row, T, batch, write_segment
+from kafka_search import find
 from logdex._core import read_records
 from logdex.errors import CorruptFileError, DamageWarning
-from logdex.kafka import Log, LogDir, LogSegment, build_key_index, find
+from logdex.kafka import Log, LogDir, LogSegment, build_key_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -215,3 +217,29 @@ def test_an_open_log_directory_opens_its_index_once(
         for _ in range(3):
             assert len(find(logs, "cod-none", key, index=tmp_path)) >= 1
         assert sorted(path.name for path in opened) == ["cod-none-0", "cod-none-1"]
+
+
+@pytest.mark.parametrize("name", ["find", "explain"])
+def test_the_functions_are_deprecated_and_answer_alike(name: str, tmp_path: Path) -> None:
+    root = golden_kafka.unpack("codecs", tmp_path / "logs")
+    with LogDir.open(root) as logs:
+        expected = getattr(logs, name)("cod-none", "k")
+        for log_dir in (root, logs):
+            with pytest.warns(DeprecationWarning, match=rf"^logdex\.kafka\.{name}\(log_dir, .*LogDir\.{name}"):
+                found = getattr(logdex.kafka, name)(log_dir, "cod-none", "k")
+            assert repr(found) == repr(expected)
+
+
+def test_one_partition_is_searched_by_its_directory(tmp_path: Path) -> None:
+    root = golden_kafka.unpack("codecs", tmp_path / "logs")
+    with LogDir.open(root) as logs:
+        key = next(key for key in pa.table(logs.records("cod-none"))["key"].to_pylist() if key)
+        expected = [record for record in logs.find("cod-none", key) if record.partition == 0]
+        log = logs.log("cod-none", 0)
+        assert list(log.find("cod-none", key)) == expected
+        assert [step.partition for step in log.explain("cod-none", key).steps] == [0]
+        with pytest.raises(FileNotFoundError, match="it is of 'cod-none'"):
+            log.find("other", key)
+        build_key_index(logs, tmp_path / "index", topics="cod-none")
+        found = log.find("cod-none", key, index=tmp_path / "index")
+        assert (list(found), found.scanned_offsets) == (expected, 0)

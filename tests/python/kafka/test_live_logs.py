@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafka_batches import Row, batch, write_segment
+from kafka_search import find
 from logdex.cli import main
-from logdex.kafka import Log, LogDir, LogSegment, build_key_index, find
+from logdex.kafka import Log, LogDir, LogSegment, build_key_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable

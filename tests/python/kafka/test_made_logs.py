@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafka_batches import TRANSACTIONAL, Row, T, abort_marker, batch, write_segment
+from kafka_search import find
 from logdex._core import aborted_transactions
 from logdex.errors import CorruptFileError, DamageWarning
-from logdex.kafka import Log, LogDir, LogSegment, build_key_index, find
+from logdex.kafka import Log, LogDir, LogSegment, build_key_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable

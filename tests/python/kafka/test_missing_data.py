@@ -16,10 +16,11 @@ import pyarrow as pa
 import pytest
 
 from kafka_batches import Row, T, batch, write_segment
+from kafka_search import explain, find
 from logdex import DamageWarning
 from logdex.cli import main
 from logdex.errors import CorruptFileError
-from logdex.kafka import Log, LogDir, build_key_index, explain, find
+from logdex.kafka import Log, LogDir, build_key_index
 from logdex.report import size_text
 
 if TYPE_CHECKING:

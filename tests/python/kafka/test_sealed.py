@@ -16,8 +16,9 @@ import pytest
 
 import golden_kafka
 from kafka_batches import Row, batch, write_segment
+from kafka_search import find
 from logdex.errors import CorruptFileError, DamageWarning
-from logdex.kafka import LogDir, build_key_index, find
+from logdex.kafka import LogDir, build_key_index
 from logdex.rocketmq import key_hash
 
 if TYPE_CHECKING:

@@ -133,7 +133,7 @@ def test_a_partition_and_its_index_of_keys(sides: Callable[[str], Path], tmp_pat
         report = kafka.build_key_index(logs, tmp_path / "index")
         assert report.ok
         for number in range(0, 37, 5):
-            found = kafka.find(logs, "plain", f"key-{number}", index=tmp_path / "index")
+            found = logs.find("plain", f"key-{number}", index=tmp_path / "index")
             key = f"key-{number}".encode()
             wanted = [row for row in golden_tiered.records(case) if row["topic"] == "plain" and row["key"] == key]
             assert found.complete
@@ -287,7 +287,7 @@ class TestLosses:
             assert 0 < rows < whole
             assert findings == [finding]
             with pytest.warns(DamageWarning):
-                found = kafka.find(logs, "packed", "key-1")
+                found = logs.find("packed", "key-1")
             assert not found.complete
             assert [each.kind for each in logs.verify().findings if each.kind == "file-gap"] == ["file-gap"]
             assert log.log_start_offset == 0

@@ -333,7 +333,7 @@ def test_files_that_vanish_are_no_fall(store: Store) -> None:
         (lambda path: (path / "file").write_text("x") and path / "file", "file"),
         (lambda path: path, "commitlog"),
         (lambda path: (path / "index").mkdir() or path, "storePathCommitLog"),
-        (lambda path: (path / "store" / "commitlog").mkdir(parents=True) or path, "there is one in"),
+        (lambda path: (path / "store" / "commitlog").mkdir(parents=True) or path, "there is a store in"),
         (lambda path: (path / ("0" * 20)).write_bytes(bytes(64)) and path, "begin with no message"),
     ],
 )

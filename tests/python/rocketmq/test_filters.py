@@ -142,10 +142,12 @@ def test_one_text_instead_of_several_is_refused(filtered_store: MessageStore) ->
     number: dict[str, Any]
     for name in ("topics", "keys", "tags"):
         text, number = {name: "text"}, {name: [7]}
-        with pytest.raises(TypeError, match=f"{name}: expected an iterable of str, found one str"):
-            filtered_store.messages(**text)
         with pytest.raises(TypeError, match=f"{name}: expected str, found int"):
             filtered_store.messages(**number)
+        if name == "topics":
+            continue
+        with pytest.raises(TypeError, match=f"{name}: expected an iterable of str, found one str"):
+            filtered_store.messages(**text)
 
 
 def test_topic_and_topics_hold_together(filtered_store: MessageStore) -> None:
@@ -153,6 +155,7 @@ def test_topic_and_topics_hold_together(filtered_store: MessageStore) -> None:
         return int(pa.table(filtered_store.messages(columns=["topic"], **asked)).num_rows)
 
     assert count(topic="topic-1", topics=["topic-1", "topic-2"]) == count(topic="topic-1") == 80
+    assert count(topics="topic-1") == 80
     assert count(topic="topic-1", topics=["topic-2"]) == count(topics=[]) == count(keys=[]) == 0
     assert count(topics=["topic-1", "topic-2"], scan=False) == 160
 

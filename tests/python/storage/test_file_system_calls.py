@@ -76,6 +76,8 @@ PROGRAM = """
         "MessageStore.start_of_last": (3,),
         "IndexService.build_index": ([],),
         "IndexService.delete_expired_files": (0,),
+        "IndexService.explain": (topic, "none"),
+        "IndexService.find": (topic, "none"),
         "IndexService.index_once": ([],),
         "IndexService.open_without": None,  # opens
         "IndexService.put_batch": ([key], [1], [1]),
@@ -112,9 +114,13 @@ PROGRAM = """
         "ConsumeQueue.store_timestamp": (0,),
         "LogDir.attached": None,  # for the package itself
         "LogDir.exists_at": (Path(logs),),
+        "LogDir.explain": ("cod-none", "none"),
+        "LogDir.find": ("cod-none", "none"),
         "LogDir.log": ("cod-none", 0),
         "LogDir.seal": (out + "/sealed-logs",),
         "Log.exists_at": (Path(logs),),
+        "Log.explain": ("cod-none", "none"),
+        "Log.find": ("cod-none", "none"),
         "Log.offset_for_timestamp": (1_700_000_000_000,),
         "Log.read": (0, 1 << 16),
         "Log.rebuild_indexes": (out + "/log-indexes",),

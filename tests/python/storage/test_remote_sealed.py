@@ -14,7 +14,8 @@ import golden
 import golden_kafka
 import golden_tiered
 import store_answers
-from logdex.kafka import LogDir, find
+from kafka_search import find
+from logdex.kafka import LogDir
 from logdex.rocketmq import IndexService, MessageStore, StoreWriter
 from slow_proxy import SlowProxy
 

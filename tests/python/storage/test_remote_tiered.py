@@ -16,7 +16,6 @@ import kafka_batches
 import object_store
 import slow_proxy
 import store_answers
-from logdex import kafka
 from logdex.cli import main
 from logdex.kafka import LogDir
 
@@ -139,7 +138,7 @@ def test_a_read_fetches_the_chunks_that_it_needs(server: object_store.ObjectStor
                 each.range for each in proxy.requests if each.target.endswith(".log")
             ]
             assert pa.table(log.records(columns=["offset"])).num_rows == 96
-            found = kafka.find(logs, "orders", "key-95")
+            found = logs.find("orders", "key-95")
             assert [record.offset for record in found] == [95]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow import parquet
 
-from logdex import DamageWarning, kafka
+from logdex import DamageWarning
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -131,7 +131,7 @@ def _finds(logs: LogDir, records: pa.Table) -> list[Any]:
     }
     chosen = sorted(keys)[:: max(1, len(keys) // 12)]
     return [
-        _or_error(lambda topic=topic, key=key: [record.offset for record in kafka.find(logs, topic, key)])
+        _or_error(lambda topic=topic, key=key: [record.offset for record in logs.find(topic, key)])
         for topic, key in chosen
     ]
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from logdex.cli.arguments import add_source, command, open_options, port
-from logdex.cli.commands import SUMMARIES
+from logdex.cli.arguments import OPEN, Command, add_options, add_source, open_options, port
 from logdex.cli.output import say, say_json
 from logdex.errors import LogdexError
 
 if TYPE_CHECKING:
     import argparse
-
-    from logdex.cli.arguments import Subparsers
 
 _DETAILS = """\
 Shows a store, a Kafka log directory or an index directory in a browser: topics, messages, a
@@ -24,16 +21,15 @@ Nothing is changed, and nothing is loaded from elsewhere. It serves on 127.0.0.1
   ssh -L 8417:127.0.0.1:8417 broker logdex browse /data/store --port 8417 --no-open"""
 
 
-def add_parsers(subparsers: Subparsers) -> None:
-    """Add the command."""
-    parser = command(subparsers, "browse", SUMMARIES["browse"]["browse"], _DETAILS, browse)
-    add_source(parser, "path", "a store, an index directory, or a Kafka log directory")
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_source(parser, "a store, an index directory, or a Kafka log directory")
+    add_options(parser, *OPEN)
     parser.add_argument("--port", type=port, metavar="N", help="on 127.0.0.1 (default: 8417 if it is free, else any)")
     parser.add_argument("--no-open", action="store_true", help="print the address, and open no browser")
     parser.add_argument("--token", metavar="TEXT", help="the secret word of the address (default: a random one)")
 
 
-def browse(arguments: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
     # The other commands start faster without it, and work without its packages.
     try:
@@ -58,3 +54,6 @@ def browse(arguments: argparse.Namespace) -> int:
         **open_options(arguments),
     )
     return 0
+
+
+COMMAND = Command("browse", "look at a store in a browser", _DETAILS, _add_arguments, _run)

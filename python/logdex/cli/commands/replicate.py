@@ -6,15 +6,12 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from logdex.cli.arguments import command
-from logdex.cli.commands import SUMMARIES
+from logdex.cli.arguments import Command
 from logdex.cli.output import Progress, complain, counts_text, say, say_report
 from logdex.rocketmq import Replication
 
 if TYPE_CHECKING:
     import argparse
-
-    from logdex.cli.arguments import Subparsers
 
 _DETAILS = """\
 Copies the log of a running broker into DIR byte for byte, builds queues and index behind it, and
@@ -30,15 +27,13 @@ HOST:PORT is where the broker listens (10911). The port of its log stream (10912
 _INTERRUPTED = 130
 
 
-def add_parsers(subparsers: Subparsers) -> None:
-    """Add the command."""
-    parser = command(subparsers, "replicate", SUMMARIES["replicate"]["replicate"], _DETAILS, run)
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("master", metavar="HOST:PORT", help="where the broker listens")
     parser.add_argument("directory", metavar="DIR", help="the copy; created if it is missing")
     parser.add_argument("--once", action="store_true", help="end when DIR has all that the broker had at the start")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace) -> int:
     """Copy until the end or a signal; 130 if a copy that was to end was interrupted."""
     with Progress("copy") as progress:
         replication = Replication(arguments.master, arguments.directory, once=arguments.once, progress=progress)
@@ -56,3 +51,6 @@ def run(arguments: argparse.Namespace) -> int:
         complain(f"{arguments.directory}: interrupted before it had all that {arguments.master} had")
         return _INTERRUPTED
     return 0
+
+
+COMMAND = Command("replicate", "copy the store of a running broker, and follow it", _DETAILS, _add_arguments, _run)

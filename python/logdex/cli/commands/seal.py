@@ -1,24 +1,20 @@
-"""`logdex seal`: a sealed index beside a store, or elsewhere."""
+"""`logdex seal`: a sealed index, in a store or elsewhere."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from logdex._core import locate, sealed_directory
-from logdex.cli.arguments import add_source, command, open_options, word
-from logdex.cli.commands import SUMMARIES
+from logdex.cli.arguments import OPEN, WHOLE, Command, add_options, add_source, open_options, word
 from logdex.cli.output import Progress, say_built
-from logdex.kafka import LogDir
-from logdex.rocketmq import MessageStore
+from logdex.detection import Kind, kind_to_open
 
 if TYPE_CHECKING:
     import argparse
 
-    from logdex.cli.arguments import Subparsers
-
-_SEAL = """\
+_DETAILS = """\
 Writes `_logdex` into the store, or into DIR_OR_URL: all index entries sorted by their hashes, as
-Parquet, and a catalog of the files of the store. A search then costs one read in place of some in
+Parquet, and a catalog of the files of the store. A search then costs one read instead of several in
 each index file, over a network one request. The files of the store are not changed. What a broker
 adds later is searched as before; seal again from time to time, or when the store is at rest.
 
@@ -32,24 +28,30 @@ A broker does not start if `_logdex` is in its log directory, so --out is needed
   logdex seal /var/kafka-logs --out /var/lib/logdex/kafka --header order-id"""
 
 
-def add_parsers(subparsers: Subparsers) -> None:
-    """Add the command."""
-    parser = command(subparsers, "seal", SUMMARIES["seal"]["seal"], _SEAL, seal)
-    add_source(parser, "store", "the store, or a Kafka log directory")
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_source(parser, WHOLE, metavar="STORE")
+    add_options(parser, *OPEN)
     parser.add_argument("--out", metavar="DIR_OR_URL", help="where to write `_logdex` (default: into the store)")
     parser.add_argument("--header", type=word, metavar="NAME", help="Kafka: seal the values of this header, too")
 
 
-def seal(arguments: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace) -> int:
     """Seal a store and print what was counted; 1 if index files or segments are left out."""
-    out = arguments.store if arguments.out is None else arguments.out
-    if LogDir.exists_at(locate(arguments.store)):
-        with LogDir.open(arguments.store, sealed="never") as logs, Progress("seal") as progress:
+    out = arguments.path if arguments.out is None else arguments.out
+    options = {**open_options(arguments), "sealed": "never"}
+    if kind_to_open(locate(arguments.path), options) is Kind.LOG_DIR:
+        from logdex.kafka import LogDir  # noqa: PLC0415 -- one broker's modules, not both
+
+        with LogDir.open(arguments.path, **options) as logs, Progress("seal") as progress:
             report = logs.seal(arguments.out, header=arguments.header, progress=progress)
     elif arguments.header is not None:
-        raise ValueError(f"--header: expected a Kafka log directory, found {arguments.store}")
+        raise ValueError(f"--header: expected a Kafka log directory, found {arguments.path}")
     else:
-        opened = MessageStore.open(arguments.store, sealed="never", **open_options(arguments))
-        with opened as store, Progress("seal") as progress:
+        from logdex.rocketmq import MessageStore  # noqa: PLC0415 -- as above
+
+        with MessageStore.open(arguments.path, **options) as store, Progress("seal") as progress:
             report = store.seal(arguments.out, progress=progress)
     return say_built(report, str(sealed_directory(locate(out))), as_json=arguments.json)
+
+
+COMMAND = Command("seal", "write an index with which a search costs one read", _DETAILS, _add_arguments, _run)

@@ -10,15 +10,13 @@ import sys
 from typing import TYPE_CHECKING, get_args
 
 from logdex._types import Compat
-from logdex.cli.arguments import add_source, command, open_options, port
-from logdex.cli.commands import SUMMARIES
+from logdex.cli.arguments import OPEN_STORE, Command, add_options, add_source, open_options, port
 from logdex.cli.output import say, say_json
 from logdex.rocketmq import MessageStore, Retention, ServeOptions, Server, StoreWriter
 
 if TYPE_CHECKING:
     import argparse
 
-    from logdex.cli.arguments import Subparsers
 
 _DETAILS = """\
 A broker and its name server on one port, over the store of a dead broker or a backup: consumers,
@@ -38,10 +36,9 @@ producer is answered.
 _OPEN_FILES = 4096
 
 
-def add_parsers(subparsers: Subparsers) -> None:
-    """Add the command."""
-    parser = command(subparsers, "serve", SUMMARIES["serve"]["serve"], _DETAILS, run)
-    add_source(parser, "store", "the store")
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_source(parser, "the store", metavar="STORE")
+    add_options(parser, *OPEN_STORE)
     parser.add_argument(
         "--bind", dest="host", metavar="HOST", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)"
     )
@@ -103,7 +100,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     parser.add_argument("--request-log", metavar="FILE", help="write a line for each request; -: standard error")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace) -> int:
     """Serve until a signal comes."""
     if arguments.tls_key and not arguments.tls_cert:
         raise ValueError("--tls-key: expected with --tls-cert")
@@ -115,13 +112,13 @@ def run(arguments: argparse.Namespace) -> int:
     tls = (arguments.tls_cert, arguments.tls_key or arguments.tls_cert) if arguments.tls_cert else None
     options = ServeOptions.of({**vars(arguments), "retention": keeps, "tls": tls})
     if not options.write:
-        with MessageStore.open(arguments.store, **open_options(arguments), compat=arguments.compat) as store:
+        with MessageStore.open(arguments.path, **open_options(arguments), compat=arguments.compat) as store:
             asyncio.run(_serve(Server(store, options), arguments))
         return 0
     if arguments.compat or arguments.commit_log:
         raise ValueError("--compat, --commit-log: expected without --write")
     sizes = {name: getattr(arguments, name) for name in ("hash_slots", "max_entries")}
-    with StoreWriter.open(arguments.store, flush=options.flush, retention=keeps, **sizes) as writer:
+    with StoreWriter.open(arguments.path, flush=options.flush, retention=keeps, **sizes) as writer:
         asyncio.run(_serve(Server(writer, options), arguments))
     return 0
 
@@ -132,10 +129,10 @@ async def _serve(server: Server, arguments: argparse.Namespace) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     async with server:
         if arguments.json:
-            say_json({"store": arguments.store, "address": server.address})
+            say_json({"store": arguments.path, "address": server.address})
         else:
             how = f"takes messages, flush {arguments.flush}" if arguments.write else "read-only"
-            say(f"{arguments.store}: name server and broker at {server.address}, {how}; stop with Ctrl-C")
+            say(f"{arguments.path}: name server and broker at {server.address}, {how}; stop with Ctrl-C")
         sys.stdout.flush()
         await stopped.wait()
 
@@ -155,3 +152,6 @@ def _log_requests(file: str) -> None:
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     log.propagate = False
+
+
+COMMAND = Command("serve", "serve a store to RocketMQ's clients and tools", _DETAILS, _add_arguments, _run)

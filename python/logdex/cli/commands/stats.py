@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 from logdex import _core
 from logdex._core import time_text
 from logdex._files import refuse_broker_directory
-from logdex.cli.arguments import GEOMETRY, add_options, command
-from logdex.cli.commands import SUMMARIES
+from logdex.cli.arguments import GEOMETRY, Command, add_options, add_source, open_options
 from logdex.cli.output import Progress, say, say_json, table
-from logdex.cli.sources import open_first
 from logdex.cli.sources.rocketmq import open_index
+from logdex.detection import Kind, kind_to_open
 from logdex.errors import LogdexError
 from logdex.hash_index.statistics import measure
 
@@ -19,11 +18,9 @@ if TYPE_CHECKING:
     import argparse
     from pathlib import Path
 
-    from logdex.cli.arguments import Subparsers
-
 _DETAILS = """\
 Reads every entry. If the keys are spread evenly, the lengths of the chains follow the Poisson
-curve that is printed beside them. Longer chains come from repeated keys or from collisions.
+curve that is printed next to them. Longer chains come from repeated keys or from collisions.
 
   logdex stats /data/store/index
   logdex stats /data/store/index --plot chains.png      (needs matplotlib)"""
@@ -31,26 +28,26 @@ _BAR = 40
 _BLUE = "#2a6fb0"
 
 
-def add_parsers(subparsers: Subparsers) -> None:
-    """Add the command."""
-    parser = command(subparsers, "stats", SUMMARIES["stats"]["stats"], _DETAILS, run)
-    parser.add_argument("index", metavar="INDEX", help="an index directory or file, or a store")
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_source(parser, "an index directory or file, or a store", metavar="INDEX")
     add_options(parser, *GEOMETRY)
     parser.add_argument("--plot", metavar="FILE.png", help="write the three charts to a file (.png, .svg or .pdf)")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace) -> int:
     """Measure and print; 1 if the index is empty."""
-    path = _core.locate(arguments.index)
-    if (path / "commitlog").is_dir():
-        path /= "index"
+    path, options = _core.locate(arguments.path), open_options(arguments)
+    kind = kind_to_open(path, options)
+    if kind is Kind.STORE:
+        path, kind = path / "index", Kind.INDEX
+    if kind not in (Kind.INDEX, Kind.INDEX_FILE):
+        path.stat()
+        raise ValueError(f"{path}: expected an index directory or an index file")
     chart = _core.local_path(arguments.plot) if arguments.plot else None
     if chart is not None:
         refuse_broker_directory(chart)
     plot = _pyplot() if chart else None
-    geometry = {"hash_slots": arguments.hash_slots, "max_entries": arguments.max_entries}
-    expected = "expected an index directory or an index file"
-    with open_first(path, [open_index], expected, **geometry) as source, Progress("stats") as progress:
+    with open_index(kind, path, options) as source, Progress("stats") as progress:
         statistics, regions = measure(source.files, progress)
     # Before printing: the reader of a pipe may close it early.
     if plot is not None:
@@ -122,3 +119,6 @@ def _draw(pyplot: Any, statistics: dict[str, Any], regions: list[int], path: str
             axes.spines[side].set_visible(False)
     figure.savefig(path, dpi=120)
     pyplot.close(figure)
+
+
+COMMAND = Command("stats", "print slot use, chain lengths and times of an index", _DETAILS, _add_arguments, _run)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from itertools import dropwhile
+from itertools import dropwhile, groupby
 from typing import TYPE_CHECKING, Any
 
-from logdex._core import dump_file, read_records
-from logdex.cli.output import complain
-from logdex.cli.sources import Description, Listing, LogRead, Part, Source
+from logdex._core import SegmentReader, dump_file, read_records
+from logdex.cli.output import complain, say_json, say_lines, say_rows
+from logdex.cli.sources.opened import LogRead, Opened, Part, nothing_matches
+from logdex.detection import Kind
 from logdex.errors import CorruptFileError
 from logdex.hash_index import IndexDirectory
 from logdex.kafka import Log, LogDir, LogSegment, OffsetIndex, TimeIndex, checkpoint
@@ -21,24 +22,23 @@ from logdex.kafka.files import (
     parse_metadata_snapshot,
     parse_segment_file,
 )
-from logdex.kafka.find import RECORD_COLUMNS
+from logdex.kafka.find import RECORD_COLUMNS, UnreadRange
 from logdex.kafka.key_index import KeySettings
-from logdex.kafka.overview import TIMES, broker_state, times_and_size
+from logdex.kafka.overview import TIMES, times_and_size
 from logdex.kafka.verify import content_findings
-from logdex.report import Damage, Report, merge, warn_of_topics
+from logdex.report import Report, merge, size_text, warn_of_topics
+from logdex.source import Info, Table
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from logdex._core import SegmentReader
+    from logdex._core import BatchStream
     from logdex.cli.output import Progress
-    from logdex.cli.sources import Facts
-    from logdex.groups import GroupOffset
+    from logdex.cli.sources.opened import Facts
     from logdex.kafka.segments import Part as RecordPart
     from logdex.report import Finding
-    from logdex.usage import By, Usage
 
 _PROPERTIES = {"meta.properties": "properties of a broker", "partition.metadata": "properties of a partition"}
 _OFFSETS = {
@@ -49,48 +49,23 @@ _OFFSETS = {
 }
 _MOST_BYTES = 1 << 20  # of a file of properties
 _BOOTSTRAP = "bootstrap.checkpoint"
+_ANY_TOPIC = "*"
+"""Argument for every topic of a RocketMQ store. No Kafka topic can have this name."""
 
 
-class _KafkaSource(Source):
-    opened: LogDir | Log | LogSegment
+class _KafkaOpened(Opened):
+    def __init__(self, kind: Kind, opened: LogDir | Log | LogSegment) -> None:
+        super().__init__(kind.value, None if isinstance(opened, LogSegment) else opened)
+        self.opened = opened
 
-    def describe(self) -> Description:
-        damage = Damage()
-        for finding in (finding for log in self._logs() for finding in log.missing_segments()):
-            damage.add(finding)
-        damage.warn()
-        match self.opened:
-            case LogSegment() as segment:
-                ends = {"base_offset": segment.base_offset, "end_offset": segment.next_offset()}
-                return Description("Kafka segment", {**ends, **times_and_size([segment])})
-            case Log() as log:
-                facts = {
-                    "topic": log.topic,
-                    "partition": log.partition,
-                    "segments": len(log.segments),
-                    "log_start_offset": log.log_start_offset,
-                    "log_end_offset": log.log_end_offset,
-                    "last_stable_offset": log.last_stable_offset,
-                    **times_and_size(log.segments),
-                }
-                names = ("name", "base_offset", *TIMES)
-                rows = [(each.path.name, each.base_offset, *times_and_size([each]).values()) for each in log.segments]
-                return Description("Kafka partition", facts, [Listing("segments", names, rows)])
-            case LogDir() as logs:
-                table = []
-                for log in self._logs():
-                    offsets = (log.log_start_offset, log.log_end_offset)
-                    numbers = times_and_size(log.segments).values()
-                    table.append((log.topic, log.partition, len(log.segments), *offsets, *numbers))
-                heads = ("topic", "partition", "segments", "begin_offset", "end_offset", *TIMES)
-                facts = {
-                    "broker": broker_state(logs.path),
-                    "topics": len({row[0] for row in table}),
-                    "partitions": len(table),
-                    "log_bytes": sum(row[-1] for row in table),
-                    "sealed_index": logs.sealed,
-                }
-                return Description("Kafka log directory", facts, [Listing("partitions", heads, table)])
+    def info(self) -> Info:
+        if not isinstance(self.opened, LogSegment):
+            return self.opened.info()
+        ends = {"base_offset": self.opened.base_offset, "end_offset": self.opened.next_offset()}
+        return Info(self.kind, {**ends, **times_and_size([self.opened])})
+
+    def close(self) -> None:
+        self.opened.close()
 
     def rows(self, filters: argparse.Namespace, *, body: bool) -> SegmentReader:
         return self._read(self._matching(filters), filters, body, filters.offset, None)
@@ -151,16 +126,6 @@ class _KafkaSource(Source):
             for log in self._matching(filters)
         ]
 
-    def usage(self, by: By) -> Sequence[Usage]:
-        if not isinstance(self.opened, LogDir):
-            return super().usage(by)
-        return self.opened.usage(by)
-
-    def groups(self, group: str | None) -> Sequence[GroupOffset]:
-        if not isinstance(self.opened, LogDir):
-            return super().groups(group)
-        return self.opened.groups(group)
-
     def held(self, topics: Sequence[str] | None) -> tuple[Sequence[str], Sequence[int]]:
         opened = self.opened
         names = list(opened.topics) if isinstance(opened, LogDir) else [opened.topic or ""]
@@ -174,6 +139,68 @@ class _KafkaSource(Source):
             return self.opened.verify(deep=deep)
         total = sum(log.size for log in self._logs())
         return self.opened.verify(deep=deep, progress=lambda segment: progress.add(segment.size, total))
+
+    def say_skipped(self, stream: BatchStream | SegmentReader) -> None:
+        """Print the unfinished end of a log, and the offsets that damage hides."""
+        stream.close()
+        if not isinstance(stream, SegmentReader):
+            return
+        damage = stream.damage
+        for finding in (each for each in stream.findings if each not in damage):
+            complain(str(finding))
+        for (topic, partition), unread in groupby(stream.unread, lambda each: each[:2]):
+            ranges = list(unread)
+            others = f" and in {len(ranges) - 1:,} more places" if len(ranges) > 1 else ""
+            size = size_text(sum(bytes_ for *_, bytes_ in ranges))
+            offsets = UnreadRange(0, *ranges[0][2:4]).offsets
+            complain(
+                f"{topic}-{partition}: {offsets}{others} are unread, {size} of damaged batches; reading went on after "
+                "them (--skip-damaged, the default; --no-skip-damaged stops there)"
+            )
+
+    def find(self, arguments: argparse.Namespace) -> int:
+        """Print the records that carry a key; return 1 if there are none."""
+        if getattr(arguments, "scan", None) is not None:
+            what = "a search in a Kafka log directory reads all that no index covers"
+            raise ValueError(f"--scan {arguments.scan}: expected a RocketMQ store, found {arguments.path}; {what}")
+        if arguments.key in ("-", b"-"):
+            raise ValueError(
+                "KEY -: expected a key; keys from standard input are for RocketMQ, `logdex cat --key` takes several"
+            )
+        source = self._searched(arguments)
+        result = source.find(arguments.topic, arguments.key, max_num=arguments.max, **_search_options(arguments))
+        columns = [name for name in RECORD_COLUMNS if arguments.body or name != "value"]
+        say_rows(result.to_arrow().select(columns).to_batches(), as_json=arguments.json)
+        if result.truncated:
+            complain(f"there are more than {arguments.max}")
+        if result.scanned_offsets:
+            complain(f"{result.scanned_offsets:,} offsets were scanned: no index covers them")
+        for each in result.unscanned:
+            what = "a segment is missing, or its batches are damaged"
+            complain(f"{arguments.topic}-{each.partition}: {each.offsets} were not searched: {what}")
+        if not result:
+            complain(nothing_matches(arguments, [arguments.topic], *self.held([arguments.topic])))
+        return 0 if result else 1
+
+    def explain(self, arguments: argparse.Namespace) -> int:
+        """Print how a record key is searched; return 1 if no record carries it."""
+        source = self._searched(arguments)
+        explanation = source.explain(arguments.topic, arguments.key, **_search_options(arguments))
+        if arguments.json:
+            say_json(explanation.to_dict())
+        else:
+            say_lines(explanation.text())
+        return 0 if explanation.found else 1
+
+    def _searched(self, arguments: argparse.Namespace) -> LogDir | Log:
+        if isinstance(self.opened, LogSegment):
+            raise ValueError(f"{self.kind}: expected a Kafka log directory, or a partition's directory")  # noqa: TRY004 -- of a path
+        if arguments.topic == _ANY_TOPIC:
+            what = "`logdex cat --key KEY` reads those of all topics"
+            raise ValueError(
+                f"TOPIC {_ANY_TOPIC}: expected one topic, since the keys of Kafka are searched by topic; {what}"
+            )
+        return self.opened
 
     def _logs(self, topics: Sequence[str] | None = None) -> list[Log]:
         if not isinstance(self.opened, LogDir):
@@ -207,17 +234,18 @@ def _starts(log: Log | LogSegment, offset: int | None, end: int, rows: int) -> I
     yield first
 
 
-def open_source(path: Path, *, sealed: str = "auto", **options: Any) -> _KafkaSource | None:  # noqa: ANN401, ARG001 -- those of other kinds
-    """Open a log directory, a partition's directory or a segment; None for another path."""
-    parsed = parse_segment_file(path.name)
-    if path.is_file():
-        return _KafkaSource(LogSegment.open(path)) if parsed is not None and parsed[1] == LOG else None
-    if Log.exists_at(path):
-        return _KafkaSource(Log.open(path))
-    return _KafkaSource(LogDir.open(path, sealed=sealed)) if LogDir.exists_at(path) else None
+def _search_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    return {name: getattr(arguments, name) for name in ("index", "begin", "end", "header")}
 
 
-def open_part(path: Path, **options: Any) -> Part | None:  # noqa: ANN401, ARG001 -- those of other kinds
+def open_kind(kind: Kind, path: Path, options: dict[str, Any]) -> Opened:
+    """Open a log directory, a partition's directory or a segment."""
+    if kind is Kind.LOG_DIR:
+        return _KafkaOpened(kind, LogDir.open(path, **options))
+    return _KafkaOpened(kind, Log.open(path, **options) if kind is Kind.PARTITION else LogSegment.open(path, **options))
+
+
+def open_part(path: Path) -> Part | None:
     """Open a file beside the segments, by its name, or a key index; None for another path."""
     if path.is_dir():
         return _key_index(path)
@@ -313,12 +341,12 @@ def _counted(path: Path) -> dict[str, Any]:
 def _offsets(path: Path) -> Facts:
     offsets = sorted(checkpoint.read_offsets(path.parent, path.name).items())
     rows = [(of.topic, of.partition, offset) for of, offset in offsets]
-    return {"topics": len({row[0] for row in rows})}, [Listing("partitions", ("topic", "partition", "offset"), rows)]
+    return {"topics": len({row[0] for row in rows})}, [Table("partitions", ("topic", "partition", "offset"), rows)]
 
 
 def _epochs(path: Path) -> Facts:
     rows = checkpoint.read_leader_epochs(path.parent)
-    return {"entries": len(rows)}, [Listing("leader epochs", ("epoch", "begin_offset"), rows)]
+    return {"entries": len(rows)}, [Table("leader epochs", ("epoch", "begin_offset"), rows)]
 
 
 def _properties(path: Path) -> dict[str, Any]:
@@ -339,7 +367,7 @@ def _key_index(path: Path) -> Part | None:
         for place in parts:
             with IndexDirectory.open(place) as index:
                 rows.append((place.name, len(index.files), sum(map(len, index.files))))
-        return {"entries": sum(row[2] for row in rows)}, [Listing("partitions", ("name", "files", "entries"), rows)]
+        return {"entries": sum(row[2] for row in rows)}, [Table("partitions", ("name", "files", "entries"), rows)]
 
     def check() -> Report:
         reports = []

@@ -2,33 +2,44 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli.sources import Description, Listing, LogRead, Part, Source
-from logdex.hash_index.rolling import names_index_file
-from logdex.report import Report, merge
+from arro3.core import RecordBatchReader
+
+from logdex._core import distinct, time_text
+from logdex.cli.output import BOLD, Progress, complain, in_flags, say_json, say_lines, say_rows, styled
+from logdex.cli.sources.opened import LogRead, Opened, Part, nothing_matches
+from logdex.detection import OFFSET_NAME, Kind, detect
+from logdex.hash_index.index_directory import describe_index
+from logdex.hash_index.query import TimeRange
+from logdex.report import Report, merge, size_text
 from logdex.rocketmq import CommitLog, ConsumeQueue, IndexFile, IndexService, Message, MessageStore, StoreCheckpoint
-from logdex.rocketmq.layout import OFFSET_NAME
+from logdex.rocketmq.find import ANY_TOPIC
 from logdex.rocketmq.overview import checkpoint_times, first_time
 from logdex.rocketmq.queues import UNIT_BYTES
+from logdex.rocketmq.read import subtract
+from logdex.source import Info, Table
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from arro3.core import RecordBatch
+
     from logdex._core import BatchStream
-    from logdex.cli.output import Progress
-    from logdex.cli.sources import Facts
-    from logdex.groups import GroupOffset
-    from logdex.usage import By, Usage
+    from logdex._types import Scan
+    from logdex.cli.sources.opened import Facts
+    from logdex.rocketmq import FindResult
 
 MESSAGE_COLUMNS = tuple(field.name for field in fields(Message))
 _QUEUES = ("consumequeue", "batchconsumequeue")
 _EXTENSIONS = "consumequeue_ext"
 _TABLES = "config"
+SCANS: dict[str, Scan] = {"auto": "auto", "all": True, "none": False}
 _MARKS = {
     "abort": "marker of a broker that runs or did not stop cleanly",
     "lock": "lock file of a broker, running or not",
@@ -36,15 +47,14 @@ _MARKS = {
 }
 
 
-class _StoreSource(Source):
-    opened: MessageStore
+class _StoreOpened(Opened):
+    def __init__(self, store: MessageStore) -> None:
+        super().__init__(store.kind, store)
+        self._store = store
 
-    def describe(self) -> Description:
-        overview = self.opened.overview()
-        heads = ("name", "entries", "begin_timestamp", "end_timestamp")
-        topics = Listing("topics", ("topic", "queues", "messages"), overview.pop("topics"))
-        index = Listing("index files", heads, overview.pop("index_files"))
-        return Description("RocketMQ message store", overview, [each for each in (topics, index) if each.rows])
+    def verify(self, progress: Progress, *, deep: bool = True) -> Report:
+        del deep
+        return self._store.verify(progress=progress)
 
     def rows(self, filters: argparse.Namespace, *, body: bool) -> BatchStream:
         return self._read(filters, body, self._first(filters), None)
@@ -55,7 +65,7 @@ class _StoreSource(Source):
         if not filters.skip_damaged:
             raise ValueError("--no-skip-damaged: expected Kafka records; a RocketMQ log is always read to its end")
         columns = MESSAGE_COLUMNS if body else [name for name in MESSAGE_COLUMNS if not name.startswith("body")]
-        return self.opened.messages(
+        return self._store.messages(
             topics=filters.topic,
             queue_id=filters.queue,
             begin=filters.begin,
@@ -68,22 +78,22 @@ class _StoreSource(Source):
         )
 
     def _first(self, filters: argparse.Namespace) -> int | None:
-        """Return the place in the log of `--offset`, which with a topic and a queue is an offset in this queue."""
+        """Return the position in the log of `--offset`, which with a topic and a queue is an offset in this queue."""
         if filters.offset is None or filters.queue is None or len(filters.topic or ()) != 1:
             offset: int | None = filters.offset
             return offset
-        queue = self.opened.queue(filters.topic[0], filters.queue)
+        queue = self._store.queue(filters.topic[0], filters.queue)
         at = max(filters.offset, queue.min_offset)
         units = queue.units(at, at + 1).column("phy_offset")
-        first: int = units[0].as_py() if len(units) else self.opened.commit_log.max_offset
+        first: int = units[0].as_py() if len(units) else self._store.commit_log.max_offset
         return first
 
     def logs(self, filters: argparse.Namespace, *, body: bool) -> list[LogRead]:
-        log = self.opened.commit_log
+        log = self._store.commit_log
 
         def starts(end: int, rows: int) -> Iterator[int]:
             first = self._first(filters) or log.min_offset
-            at = self.opened.start_of_last(rows, topics=filters.topic, queue_id=filters.queue)
+            at = self._store.start_of_last(rows, topics=filters.topic, queue_id=filters.queue)
             files = [int(path.name) for path in log.files]
             yield from (each for each in (at, *reversed(files)) if each is not None and first < each < end)
             yield first
@@ -97,67 +107,141 @@ class _StoreSource(Source):
             )
         ]
 
-    def usage(self, by: By) -> Sequence[Usage]:
-        return self.opened.usage(by)
-
-    def groups(self, group: str | None) -> Sequence[GroupOffset]:
-        return self.opened.groups(group)
+    def bytes_of_log(self) -> tuple[int, int]:
+        log = self._store.commit_log
+        return log.min_offset, log.max_offset - log.min_offset
 
     def held(self, topics: Sequence[str] | None) -> tuple[Sequence[str], Sequence[int]]:
-        times = map(self.opened.times, topics or (None,))
-        return self.opened.topics, [time for each in times for time in each]
+        times = map(self._store.times, topics or (None,))
+        return self._store.topics, [time for each in times for time in each]
 
-    def verify(self, progress: Progress, *, deep: bool = True) -> Report:  # noqa: ARG002 -- of Kafka
-        return self.opened.verify(progress=progress)
+    def find(self, arguments: argparse.Namespace) -> int:
+        """Print the messages that carry a key; return 1 if there are none."""
+        _refuse_options_of_kafka(arguments)
+        store = self._store
+        if arguments.key == "-":
+            return _find_each(store, arguments)
+        by_id = _by_id(store, arguments) if arguments.topic == ANY_TOPIC else None
+        with Progress("log without an index") as progress:
+            result = store.find(
+                arguments.topic,
+                arguments.key,
+                begin=arguments.begin,
+                end=arguments.end,
+                max_num=arguments.max,
+                scan=SCANS[arguments.scan or "auto"],
+                progress=progress,
+                # Each body is printed once, a batch at a time.
+                body_budget=0,
+            )
+        batches: Iterable[RecordBatch] = RecordBatchReader.from_stream(result if arguments.body else result.heads())
+        if by_id is not None and not result and arguments.max != 0:
+            batches = [store.commit_log.messages([by_id.phy_offset])]
+        columns = [name for name in MESSAGE_COLUMNS if arguments.body or name not in ("body", "body_error")]
+        printed = say_rows((batch.select(columns) for batch in batches), as_json=arguments.json)
+        found = printed > 0 or result.truncated
+        _say_limits(result, arguments)
+        if not found:
+            complain(_nothing_found(store, arguments))
+        return 0 if found else 1
+
+    def explain(self, arguments: argparse.Namespace) -> int:
+        """Print why a key is found or not; return 1 if nothing is found."""
+        _refuse_options_of_kafka(arguments)
+        explanation = self._store.explain(arguments.topic, arguments.key, begin=arguments.begin, end=arguments.end)
+        if arguments.json:
+            say_json(explanation.to_dict())
+        else:
+            verdict, _, rest = in_flags(explanation.text(files=arguments.verbose)).partition("\n")
+            sys.stdout.write(f"{styled(verdict, BOLD, sys.stdout)}\n")
+            say_lines(rest)
+        return 0 if explanation.found else 1
 
 
-class _IndexSource(Source):
-    opened: IndexService | IndexFile
+def _refuse_options_of_kafka(arguments: argparse.Namespace) -> None:
+    if arguments.index or arguments.header:
+        raise ValueError(f"--index and --header: expected a Kafka log directory, found {arguments.path}")
+
+
+def _find_each(store: MessageStore, arguments: argparse.Namespace) -> int:
+    """Print the messages of the keys on standard input, in their order; 1 if a key has none."""
+    keys = list(dict.fromkeys(sys.stdin.read().split("\n")))
+    keys = [key for key in keys if key]
+    columns = [name for name in MESSAGE_COLUMNS if arguments.body or name not in ("body", "body_error")]
+    found: set[int] = set()
+    limits = {"begin": arguments.begin, "end": arguments.end, "max_num": arguments.max}
+    for batch in store.find_batch(arguments.topic, keys, **limits, scan=SCANS[arguments.scan or "auto"]):
+        found.update(distinct(batch.column("query_row")))
+        say_rows([batch.select(columns)], as_json=arguments.json)
+    if len(found) < len(keys):
+        missing = next(key for number, key in enumerate(keys) if number not in found)
+        complain(f"nothing found for {len(keys) - len(found):,} of {len(keys):,} keys, the first is {missing!r}")
+    return 0 if len(found) == len(keys) else 1
+
+
+def _by_id(store: MessageStore, arguments: argparse.Namespace) -> Message | None:
+    """Return the message whose offset id is the key, if it was stored in the time range."""
+    message = store.message(arguments.key) if store.is_msg_id(arguments.key) else None
+    times = TimeRange.of(arguments.begin, arguments.end)
+    return message if message is not None and times.holds(message.store_timestamp) else None
+
+
+def _say_limits(result: FindResult, arguments: argparse.Namespace) -> None:
+    """Print on standard error what limits the answer, so that standard output holds only messages."""
+    if result.truncated:
+        complain(f"there are more than {arguments.max}")
+    size = sum(sum(end - begin for begin, end in subtract(part, result.unreadable)) for part in result.unscanned)
+    if size:
+        complain(f"{size_text(size)} of the log are neither indexed nor scanned (--scan all scans them)")
+    for begin, end in result.unreadable:
+        complain(f"the log from {begin:,} to {end:,} cannot be read: a file is missing, or its messages are damaged")
+
+
+def _nothing_found(store: MessageStore, arguments: argparse.Namespace) -> str:
+    """Return why nothing is found, as far as one more search shows it."""
+    topic, key = arguments.topic, arguments.key
+    if topic != ANY_TOPIC and topic not in store.topics:
+        return nothing_matches(arguments, [topic], store.topics, [])
+    if (arguments.begin, arguments.end) != (None, None) and (other := store.find(topic, key, max_num=1, scan=False)):
+        return f"nothing found in this range of times; a message has the key at {time_text(other[0].store_timestamp)}"
+    asked = "a topic and the key" if topic == ANY_TOPIC else "the same arguments"
+    return f"nothing found; run `logdex explain` with {asked} to see why"
+
+
+class _IndexOpened(Opened):
+    def __init__(self, kind: Kind, opened: IndexService | IndexFile) -> None:
+        super().__init__(kind.value, opened if isinstance(opened, IndexService) else None)
+        self._opened = opened
+
+    def close(self) -> None:
+        self._opened.close()
 
     @property
     def files(self) -> list[IndexFile]:
-        return self.opened.files if isinstance(self.opened, IndexService) else [self.opened]
+        """The open index files."""
+        return self._opened.files if isinstance(self._opened, IndexService) else [self._opened]
 
-    def describe(self) -> Description:
-        files = self.files
-        headers = [file.header for file in files if len(file)]
-        facts = {
-            "files": len(files),
-            "entries": sum(map(len, files)),
-            "hash_slots": files[0].hash_slots if files else None,
-            "max_entries": files[0].max_entries if files else None,
-        }
-        names = ("begin_timestamp", "end_timestamp", "begin_phy_offset", "end_phy_offset")
-        for name, outermost in zip(names, (min, max, min, max), strict=True):
-            facts[name] = outermost((getattr(header, name) for header in headers), default=None)
-        heads = ("name", "entries", *names)
-        rows = [(file.path.name, len(file), *(getattr(file.header, name) for name in names)) for file in files]
-        kind = "RocketMQ index directory" if isinstance(self.opened, IndexService) else "RocketMQ index file"
-        return Description(kind, facts, [Listing("index files", heads, rows)])
+    def info(self) -> Info:
+        return describe_index(self.kind, self.files)
 
-    def verify(self, progress: Progress, *, deep: bool = True) -> Report:  # noqa: ARG002 -- one file after another, quickly
-        return self.opened.verify()
+    def verify(self, progress: Progress, *, deep: bool = True) -> Report:
+        del progress, deep
+        return self._opened.verify()
 
 
-def open_store(path: Path, **options: Any) -> _StoreSource | None:  # noqa: ANN401 -- those of MessageStore.open
-    """Open a path that is a store or the commit log of one; return None for another."""
-    if not options.get("commit_log") and not MessageStore.exists_at(path):
-        return None
-    return _StoreSource(MessageStore.open(path, **options))
+def open_kind(kind: Kind, path: Path, options: dict[str, Any]) -> Opened:
+    """Open a store, an index directory or an index file."""
+    if kind is Kind.STORE:
+        return _StoreOpened(MessageStore.open(path, **options))
+    return open_index(kind, path, options)
 
 
-def open_index(path: Path, **options: Any) -> _IndexSource | None:  # noqa: ANN401 -- those of IndexService.open
-    """Open a path that is an index directory or an index file; return None for another."""
-    options = {name: value for name, value in options.items() if name not in ("commit_log", "sealed")}
-    if path.is_dir():
-        if any(names_index_file(entry.name) for entry in path.iterdir() if entry.is_file()):
-            return _IndexSource(IndexService.open(path, **options))
-    elif path.is_file() and names_index_file(path.name):
-        return _IndexSource(IndexFile.open(path, **options))
-    return None
+def open_index(kind: Kind, path: Path, options: dict[str, Any]) -> _IndexOpened:
+    """Open an index directory or an index file."""
+    return _IndexOpened(kind, (IndexService if kind is Kind.INDEX else IndexFile).open(path, **options))
 
 
-def open_part(path: Path, **options: Any) -> Part | None:  # noqa: ANN401, ARG001 -- those of other kinds
+def open_part(path: Path) -> Part | None:
     """Recognise a part of a store by its name and place; return None for another path."""
     place = path.absolute()
     if path.is_dir():
@@ -195,7 +279,7 @@ def _numbered(path: Path, folder: Path) -> Part | None:
         return Part(path, "RocketMQ file of a queue extension")
     if _is_queue(folder):
         return Part(path, "RocketMQ file of a queue", lambda: _queue_file(path, folder))
-    if MessageStore.exists_at(folder):
+    if detect(folder, sealed="never") is Kind.STORE:
         return Part(path, "RocketMQ file of a commit log", lambda: _log_file(path, folder))
     return None
 
@@ -234,7 +318,7 @@ def _queues(queues: Sequence[Path]) -> Facts:
     for place in queues:
         with ConsumeQueue.open(place) as queue:
             rows.append((place.absolute().parent.name, int(place.name), queue.min_offset, queue.max_offset))
-    listing = Listing("queues", ("topic", "queue", "min_offset", "max_offset"), rows)
+    listing = Table("queues", ("topic", "queue", "min_offset", "max_offset"), rows)
     return {"topics": len({row[0] for row in rows})}, [listing]
 
 

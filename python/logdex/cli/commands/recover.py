@@ -1,4 +1,4 @@
-"""`logdex build-index`, `build-queues`, `copy` and `recover`: commands that write RocketMQ files from a commit log."""
+"""`logdex recover`: the repair of a store after a crash."""
 
 from __future__ import annotations
 
@@ -7,25 +7,12 @@ from collections import deque
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, get_args
 
-from logdex._core import CommitLog, local_path, locate
+from logdex._core import CommitLog, local_path
 from logdex._types import Compat
-from logdex.cli.arguments import (
-    GEOMETRY,
-    TIMES,
-    add_options,
-    add_source,
-    command,
-    int32,
-    open_options,
-    settle_times,
-    word,
-)
-from logdex.cli.commands import SUMMARIES, kafka
-from logdex.cli.output import Progress, complain, counts_text, say, say_built, say_json, say_report
-from logdex.cli.sources import nothing_matches
+from logdex.cli.arguments import GEOMETRY, Command, add_options, int32
+from logdex.cli.output import Progress, complain, counts_text, say, say_json, say_report
 from logdex.errors import CorruptFileError
-from logdex.kafka import LogDir
-from logdex.rocketmq import MessageStore, StoreWriter, copy_messages
+from logdex.rocketmq import MessageStore, StoreWriter
 from logdex.rocketmq.layout import StoreLayout
 from logdex.rocketmq.read import read_ahead
 from logdex.rocketmq.write.options import StoreOptions
@@ -36,37 +23,9 @@ if TYPE_CHECKING:
     import argparse
     from pathlib import Path
 
-    from logdex.cli.arguments import Subparsers
     from logdex.report import Finding
 
-_STORE = "the store, or its commit log"
-_TARGET = "where to write; created if it is missing"
-
-_BUILD_INDEX = """\
-Writes into an empty directory the same index files that a broker would write, up to the first
-damaged message of the log. Copy them into the `index` directory of a stopped broker, or search
-them with logdex. Of a Kafka log directory it indexes the record keys, as `logdex kafka build-index`.
-The store is only read.
-
-  logdex build-index /data/store /data/index-new
-  logdex build-index /data/store /tmp/index --hash-slots 500000 --max-entries 2000000"""
-
-_BUILD_QUEUES = """\
-Writes `consumequeue` (and `batchconsumequeue`) into DIR, as a broker does that starts without
-queues. Copy them into the store of a stopped broker. The store is only read.
-
-  logdex build-queues /data/store /data/rebuilt"""
-
-_COPY = """\
-DIR becomes a store with log, queues and index that a broker loads; it must be missing or
-empty. Store times, hosts, properties and queue offsets are kept. Damaged messages are skipped
-and reported. The source store is not changed, and its broker may run. Waiting delayed messages
-are in SCHEDULE_TOPIC_XXXX: copy all topics to keep them.
-
-  logdex copy /data/store /data/new
-  logdex copy /data/store /tmp/orders --topic Orders --begin 2026-11-20 --end -2h"""
-
-_RECOVER = """\
+_DETAILS = """\
 Changes the store as its broker does when it starts after a crash: truncates the log after its
 last valid message, truncates queues and index to match, dispatches missing messages to them,
 and leaves the store as after a clean stop. Unlike a broker it deletes no index file that cannot
@@ -83,35 +42,8 @@ _RECOVER_OPTIONS = ("truncate", "file_size", "zone", "hash_slots", "max_entries"
 _NO_CHANGE = ("log_bytes", "messages_dispatched")
 
 
-def add_parsers(subparsers: Subparsers) -> None:
-    """Add the commands."""
-    parser = command(subparsers, "build-index", SUMMARIES["build"]["build-index"], _BUILD_INDEX, build_index)
-    parser.add_argument("store", metavar="STORE", help=_STORE)
-    parser.add_argument("directory", metavar="DIR", help=_TARGET)
-    add_options(parser, "--commit-log")
-    slots, entries = (
-        "maxHashSlotNum (default: the store's, 5,000,000)",
-        "maxIndexNum (default: the store's, 20,000,000)",
-    )
-    parser.add_argument("--hash-slots", type=int32, metavar="N", help=slots)
-    parser.add_argument("--max-entries", type=int32, metavar="N", help=entries)
-    add_options(parser, "--zone")
-    parser.add_argument("--tags", action="store_true", help="index tags, too, as a 5.5.0 broker does")
-    topic = "Kafka: only this topic; may be repeated"
-    parser.add_argument("--topic", type=word, action="append", metavar="T", help=topic)
-    parser.add_argument("--header", type=word, metavar="NAME", help="Kafka: index the values of this header, too")
-    parser = command(subparsers, "build-queues", SUMMARIES["build"]["build-queues"], _BUILD_QUEUES, build_queues)
-    add_source(parser, "store", _STORE)
-    parser.add_argument("directory", metavar="DIR", help=_TARGET)
-    parser = command(subparsers, "copy", SUMMARIES["build"]["copy"], _COPY, copy)
-    add_source(parser, "store", _STORE)
-    parser.add_argument("directory", metavar="DIR", help="the new store; created if it is missing")
-    parser.add_argument("--topic", type=word, metavar="T", help="only this topic")
-    add_options(parser, *TIMES, "--zone")
-    release = "the broker's release that loads DIR; 4.9.3 (the default) refuses what only later ones take"
-    parser.add_argument("--compat", choices=get_args(Compat), help=release)
-    parser = command(subparsers, "recover", SUMMARIES["build"]["recover"], _RECOVER, recover)
-    parser.add_argument("store", metavar="STORE", help="the store; its broker must be stopped")
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", metavar="STORE", help="the store, on this machine; its broker must be stopped")
     parser.add_argument("--truncate", action="store_true", help="truncate at damage, even if valid messages follow")
     parser.add_argument("--dry-run", action="store_true", help="print the steps without changing anything")
     parser.add_argument("--verify", action="store_true", help="check the whole store afterwards, as `logdex verify`")
@@ -122,58 +54,11 @@ def add_parsers(subparsers: Subparsers) -> None:
     add_options(parser, "--zone", *GEOMETRY)
 
 
-def build_index(arguments: argparse.Namespace) -> int:
-    """Build index files and print what was written."""
-    if LogDir.exists_at(locate(arguments.store)):
-        return kafka.run_build(arguments)
-    if arguments.topic or arguments.header:
-        raise ValueError(f"--topic and --header: expected a Kafka log directory, found {arguments.store}")
-    with MessageStore.open(arguments.store, commit_log=arguments.commit_log) as store, Progress("index") as progress:
-        report = store.build_index(
-            arguments.directory,
-            hash_slots=arguments.hash_slots,
-            max_entries=arguments.max_entries,
-            zone=arguments.zone,
-            tags=arguments.tags or None,
-            progress=progress,
-        )
-    return say_built(report, arguments.directory, as_json=arguments.json)
-
-
-def build_queues(arguments: argparse.Namespace) -> int:
-    """Build consume queues and print what was written."""
-    with MessageStore.open(arguments.store, **open_options(arguments)) as store, Progress("queues") as progress:
-        report = store.build_queues(arguments.directory, progress=progress)
-    return say_built(report, arguments.directory, as_json=arguments.json)
-
-
-def copy(arguments: argparse.Namespace) -> int:
-    """Copy messages and print the counts; 1 if none was copied or if the store is damaged."""
-    with MessageStore.open(arguments.store, **open_options(arguments)) as store, Progress("copy") as progress:
-        settle_times(arguments, store.times)
-        report = copy_messages(
-            store,
-            arguments.directory,
-            topic=arguments.topic,
-            begin=arguments.begin,
-            end=arguments.end,
-            zone=arguments.zone,
-            compat=arguments.compat,
-            progress=progress,
-        )
-        copied = report.checked["messages"]
-        if not copied:
-            wanted = [] if arguments.topic is None else [arguments.topic]
-            complain(nothing_matches(arguments, wanted, store.topics, store.times(arguments.topic)))
-    code = say_built(report, arguments.directory, as_json=arguments.json) if copied or arguments.json else 1
-    return code if copied else 1
-
-
-def recover(arguments: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace) -> int:
     """Repair the store and print the changes; return 1 if something is left to repair or messages were lost."""
-    root = local_path(arguments.store)
+    root = local_path(arguments.path)
     if not holds_log(root):
-        raise FileNotFoundError(errno.ENOENT, "no store with a log in commitlog", arguments.store)
+        raise FileNotFoundError(errno.ENOENT, "no store with a log in commitlog", arguments.path)
     options: dict[str, Any] = {name: getattr(arguments, name) for name in _RECOVER_OPTIONS}
     was_open = (root / "abort").exists()
     try:
@@ -241,7 +126,7 @@ def _print_recovered(
     checked = (
         "" if arguments.verify else "; queues and index as a whole are checked by `logdex verify`, or with --verify"
     )
-    say(f"{arguments.store}: {what}{marked}{checked}")
+    say(f"{arguments.path}: {what}{marked}{checked}")
     return 0 if is_whole else 1
 
 
@@ -256,3 +141,6 @@ def _print_broker_start(arguments: argparse.Namespace, stops: list[Finding]) -> 
     )
     for finding in stops:
         say(f"  move away or restore {finding}")
+
+
+COMMAND = Command("recover", "repair a store after a crash, in place", _DETAILS, _add_arguments, _run)

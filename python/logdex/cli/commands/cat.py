@@ -1,0 +1,112 @@
+"""`logdex cat`: messages as text or JSON."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+from logdex.cli.arguments import FILTERS, OPEN, STORE_OR_LOG, Command, add_options, add_source, count
+from logdex.cli.output import complain, limited_batches, say_rows
+from logdex.cli.sources import open_path
+from logdex.cli.sources.opened import nothing_matches
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from arro3.core import RecordBatch
+
+    from logdex.cli.sources.opened import LogRead, Opened
+
+_POLL_SECONDS = 0.5
+
+_DETAILS = """\
+Prints messages in log order. With a topic, a queue or times, the consume queues are used if
+they can be trusted; else the log is scanned.
+
+  logdex cat /data/store --topic Orders --begin -2h --body
+  logdex cat /data/store --tail 10 --follow
+  logdex cat /data/store --json | jq -r .keys"""
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_source(parser, STORE_OR_LOG, metavar="STORE")
+    add_options(parser, *FILTERS, *OPEN, "--body")
+    parser.add_argument("--tail", type=count, metavar="N", help="only the last N rows; of Kafka, of each partition")
+    parser.add_argument("--follow", action="store_true", help="then wait for new rows, until Ctrl-C")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    """Print the rows; 1 if no row passes the filters."""
+    with open_path(arguments) as opened, opened.reporting_unread(arguments):
+        if arguments.tail is not None or arguments.follow:
+            printed = _cat_logs(opened, arguments)
+        else:
+            stream = opened.rows(arguments, body=arguments.body)
+            printed = say_rows(limited_batches(stream, arguments.limit), as_json=arguments.json)
+            opened.say_skipped(stream)
+        if not printed and arguments.tail != 0 and arguments.limit != 0:
+            complain(nothing_matches(arguments, arguments.topic or (), *opened.held(arguments.topic)))
+    return 0 if printed else 1
+
+
+def _cat_logs(opened: Opened, arguments: argparse.Namespace) -> int:
+    """Print the last rows of each log, or all rows, and with `--follow` new rows; return the number of printed rows."""
+    logs = opened.logs(arguments, body=arguments.body)
+    places, ends, left = [], [], sys.maxsize if arguments.limit is None else arguments.limit
+    printed = 0
+    for log in logs:
+        begin, end = log.bounds()
+        places.append(max(begin, end))
+        ends.append(end)
+        if arguments.tail is None:
+            stream = log.read(begin, end)
+            printed += say_rows(limited_batches(stream, left - printed), as_json=arguments.json)
+            opened.say_skipped(stream)
+        else:
+            batches = _last_rows(opened, log, end, arguments.tail)
+            printed += say_rows(limited_batches(batches, left - printed), as_json=arguments.json)
+    while arguments.follow and printed < left:
+        sys.stdout.flush()
+        time.sleep(_POLL_SECONDS)
+        for at, log in enumerate(logs):
+            begin, end = log.bounds()
+            if end < ends[at]:
+                complain(f"{log.name} was truncated: it ends at offset {end:,}, and ended at {ends[at]:,}")
+                places[at] = max(begin, end)
+            elif begin > places[at]:
+                complain(f"{log.name} begins at offset {begin:,} now: from {places[at]:,} on it was deleted unread")
+                places[at] = begin
+            ends[at] = end
+            if end > places[at]:
+                stream = log.read(places[at], end)
+                printed += say_rows(limited_batches(stream, left - printed), as_json=arguments.json)
+                opened.say_skipped(stream)
+                places[at] = end
+    return printed
+
+
+def _last_rows(opened: Opened, log: LogRead, end: int, num: int) -> Iterator[RecordBatch]:
+    """Read the last rows before an offset, from positions further and further back until there are enough."""
+    batches: deque[RecordBatch] = deque()
+    rows, stream = 0, None
+    for begin in log.starts(end, num) if num else ():
+        batches, rows = deque(), 0
+        stream = log.read(begin, end)
+        for batch in stream:
+            batches.append(batch)
+            rows += batch.num_rows
+            while rows - batches[0].num_rows >= num:
+                rows -= batches.popleft().num_rows
+        if rows >= num:
+            break
+    if stream is not None:
+        opened.say_skipped(stream)
+    if batches:
+        batches[0] = batches[0].slice(max(0, rows - num))
+    return iter(batches)
+
+
+COMMAND = Command("cat", "print messages", _DETAILS, _add_arguments, _run)

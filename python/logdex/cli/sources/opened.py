@@ -1,0 +1,175 @@
+"""An opened path, as the commands use it: described, read row by row, searched, verified."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from logdex._core import time_text
+from logdex._files import Closing
+from logdex.cli.output import complain
+from logdex.errors import CorruptFileError
+from logdex.report import size_text, unknown_topic
+from logdex.source import EXPECTED_WHOLE, NO_MESSAGES, Info
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+    from typing import TypeAlias
+
+    from logdex._core import BatchStream, SegmentReader
+    from logdex.cli.output import Progress
+    from logdex.groups import GroupOffset
+    from logdex.report import Report
+    from logdex.source import Source, Table
+    from logdex.usage import By, Usage
+
+    Facts: TypeAlias = tuple[dict[str, Any], list[Table]]
+
+
+@dataclass(frozen=True, slots=True)
+class LogRead:
+    """One log that can be read from any position: a commit log, or a partition.
+
+    Attributes:
+        name: Its name, for messages.
+        bounds: Returns its first offset now, and the offset after its last row.
+        read: Reads the rows between two offsets.
+        starts: Returns offsets from which to read the last rows before an end, each further from it.
+    """
+
+    name: str
+    bounds: Callable[[], tuple[int, int]]
+    read: Callable[[int, int], BatchStream | SegmentReader]
+    starts: Callable[[int, int], Iterator[int]]
+
+
+class Opened(Closing):
+    """One opened path. The defaults are those of a path without rows."""
+
+    def __init__(self, kind: str, source: Source | None = None) -> None:
+        """Use a source, or a file or a part, which is none; `kind` is what is at the path, in words."""
+        self.kind = kind
+        self._source = source
+
+    def _whole(self) -> Source:
+        if self._source is None:
+            raise ValueError(f"{self.kind}: {EXPECTED_WHOLE}")
+        return self._source
+
+    def info(self) -> Info:
+        """Return the description."""
+        return self._whole().info()
+
+    def verify(self, progress: Progress, *, deep: bool = True) -> Report:
+        """Check everything; the records of Kafka only if `deep`."""
+        del progress, deep
+        return self._whole().verify()
+
+    def rows(self, filters: argparse.Namespace, *, body: bool) -> BatchStream | SegmentReader:
+        """Return the rows that pass the options `FILTERS`, in log order; without bodies unless `body`."""
+        del filters, body
+        raise ValueError(f"{self.kind}: {NO_MESSAGES}")
+
+    def logs(self, filters: argparse.Namespace, *, body: bool) -> Sequence[LogRead]:
+        """Return the logs that hold the rows of `rows`."""
+        self.rows(filters, body=body)
+        return []
+
+    def bytes_of_log(self) -> tuple[int | None, int | None]:
+        """Return the first offset and the length of the log, if rows have their position in it as `phy_offset`."""
+        return None, None
+
+    def bytes_after(self, filters: argparse.Namespace, path: str, offset: int) -> int:
+        """Return how many bytes of the logs of `rows` follow a byte offset in one of their files."""
+        del filters, path, offset
+        return 0
+
+    def say_skipped(self, stream: BatchStream | SegmentReader) -> None:
+        """Close a stream of `rows`, and print what it skipped besides the damage, which is logged."""
+        stream.close()
+
+    def held(self, topics: Sequence[str] | None) -> tuple[Sequence[str], Sequence[int]]:
+        """Return the topics here, and times in ms from the first to the last message of some of them; None: of all."""
+        del topics
+        return [], []
+
+    def find(self, arguments: argparse.Namespace) -> int:
+        """Print the messages that carry a key; return 1 if there are none."""
+        del arguments
+        raise ValueError(f"{self.kind}: {NO_MESSAGES}")
+
+    def explain(self, arguments: argparse.Namespace) -> int:
+        """Print why a key is found or not; return 1 if nothing is found."""
+        return self.find(arguments)
+
+    def usage(self, by: By) -> Sequence[Usage]:
+        """Return messages and bytes by topic, queue or day."""
+        return self._whole().usage(by)
+
+    def groups(self) -> Sequence[GroupOffset]:
+        """Return how far consumer groups have read."""
+        return self._whole().groups()
+
+    def close(self) -> None:
+        """Close the files."""
+        if self._source is not None:
+            self._source.close()
+
+    @contextlib.contextmanager
+    def reporting_unread(self, arguments: argparse.Namespace) -> Iterator[None]:
+        """Print on standard error how much is unread if damage ends a read. The caller prints the error later."""
+        try:
+            yield
+        except CorruptFileError as error:
+            if left := self.bytes_after(arguments, error.path, error.offset):
+                text = f"stopped at damage, {size_text(left)} of the log are unread; --skip-damaged reads on after it"
+                complain(text)
+            raise
+
+
+class Part(Opened):
+    """A file or directory that belongs to a store or a log directory. It is read on demand; nothing stays open.
+
+    Without `describe` only its size is known; without `check` it is checked with the whole store only.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        kind: str,
+        describe: Callable[[], Facts] | None = None,
+        check: Callable[[], Report] | None = None,
+    ) -> None:
+        super().__init__(kind)
+        self._path = path
+        self._describe = describe or (lambda: ({"file_bytes": path.stat().st_size}, []))
+        self._check = check
+
+    def info(self) -> Info:
+        """Return kind, facts and tables."""
+        return Info(self.kind, *self._describe())
+
+    def verify(self, progress: Progress, *, deep: bool = True) -> Report:
+        """Check what can be checked without the whole store."""
+        del progress, deep
+        if self._check is None:
+            raise ValueError(f"{self._path}: {self.kind}; it is checked with the whole that it belongs to")
+        return self._check()
+
+
+def nothing_matches(
+    arguments: argparse.Namespace, wanted: Sequence[str], topics: Sequence[str], times: Sequence[int]
+) -> str:
+    """Return the message for a search or filter without a match, and what there is instead; see `Opened.held`."""
+    begin, end = time_text(arguments.begin), time_text(arguments.end)
+    if unknown := [topic for topic in wanted if topic not in topics]:
+        return f"nothing found: {unknown_topic(unknown[0], topics)}"
+    bounds = f"{f' from {begin}' if begin else ''}{f' to {end}' if end else ''}"
+    names = ", ".join(wanted)
+    asked = f"nothing found{f' of topic {names}' if names else ''}{bounds}"
+    if not times:
+        return f"{asked}: there are no messages"
+    return f"{asked}; messages are from {time_text(min(times))} to {time_text(max(times))}"
