@@ -39,7 +39,7 @@ class Closing(ABC):
     __slots__ = ()
 
     def __new__(cls, *arguments: object, **_: object) -> Self:
-        """Refuse `MessageStore(path)`, which many try first, and say what to call."""
+        """Raise a `TypeError` for `MessageStore(path)` that names the call to use."""
         if len(arguments) == 1 and isinstance(arguments[0], str | os.PathLike) and hasattr(cls, "open"):
             raise TypeError(f"{cls.__name__}({_core.unmarked(str(arguments[0]))!r}): call {cls.__name__}.open")
         return super().__new__(cls)
@@ -188,8 +188,8 @@ def locate_beside(root: Path, path: str | os.PathLike[str], storage_options: Map
 class RemotePath(PurePosixPath):
     """A path in a store that is not on this machine, with the methods of `pathlib.Path` that read.
 
-    It is pickled with the options of its store, so that another process can read it. A mark in the URL stands for the options
-    (src/io/remote/roots.rs): calls get it by `os.fspath`, and users, who read `str` and `repr`, do not.
+    It is pickled with the options of its store, so that another process can read it. A mark in the URL represents the options
+    (src/io/remote/roots.rs). `os.fspath` has the mark; `str` and `repr`, which users read, do not.
     """
 
     __slots__ = ()

@@ -1,6 +1,6 @@
 """File systems that callers bring: those of fsspec, `pyarrow.fs` and obstore, each through three calls.
 
-A path in one is `filesystem://NUMBER/PATH` here. The number stands for the object, which the process keeps.
+A path in one is `filesystem://NUMBER/PATH` here. The process keeps the object under this number.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified", "crea
 _ETAGS = ("ETag", "etag", "e_tag")
 
 _kept: dict[tuple[int, int, str], tuple[object, Path]] = {}
-"""By process, object and whether its paths begin with a slash: the object, and its root."""
+"""The object and its root, by process, object and whether its paths begin with a slash."""
 
 
 class Adapter(Protocol):
-    """What the core asks a file system. Paths have no slash at their begin; calls come from several threads."""
+    """The calls of the core to a file system. Paths have no leading slash; calls come from several threads."""
 
     def entries(self, directory: str) -> list[Entry]:
-        """Return what is in a directory."""
+        """Return the entries of a directory."""
 
     def status(self, path: str) -> Entry:
-        """Return what is at a path, or raise `FileNotFoundError`."""
+        """Return the entry at a path, or raise `FileNotFoundError`."""
 
     def read(self, path: str, begin: int, length: int) -> bytes:
         """Return bytes of a file."""
@@ -73,7 +73,7 @@ class _Fsspec:
 
     def entries(self, directory: str) -> list[Entry]:
         path = self._prefix + directory
-        # It keeps listings, some for ever.
+        # It caches listings, some without a time limit.
         self._files.invalidate_cache(path)
         found = self._files.ls(path, detail=True)
         own = path.strip("/")
@@ -119,7 +119,7 @@ def _of_obstore(meta: Mapping[str, Any]) -> Entry:
 
 
 def _time_ns(time: object) -> int | None:
-    """Return a time in ns; None for what is none."""
+    """Return a time in ns; None for a value that is not a time."""
     if isinstance(time, str):
         try:
             time = datetime.fromisoformat(time.replace("Z", "+00:00"))
@@ -151,7 +151,7 @@ def in_filesystem(
     """Return the path that a path in a file system has here.
 
     Raises:
-        TypeError: It is no file system of a known kind.
+        TypeError: The object is not a file system of a known kind.
         ValueError: The path is a URL, or there are options of a store.
     """
     if storage_options:

@@ -11,9 +11,9 @@ _SHOWN_FINDINGS = 3
 
 
 def printable(text: str) -> str:
-    """Escape what a terminal would obey: names of files, keys and bodies come from others.
+    """Escape control characters, line breaks among them, and characters that reverse or hide text.
 
-    These are the control characters, line breaks among them, and characters that turn or hide text.
+    Names of files, keys and bodies come from others, and a terminal would obey them.
     """
     if text.isprintable():
         return text

@@ -1,4 +1,4 @@
-"""How far consumer groups have read."""
+"""Offsets of consumer groups."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 
 class GroupOffset(NamedTuple):
-    """The place of a consumer group in a queue or partition.
+    """The position of a consumer group in a queue or partition.
 
     `offset` is the next offset that it reads, `end_offset` the one after the last message, or None if the queue is not here.
-    `commit_timestamp` is when it said so, in ms since the epoch (Kafka), or None if that is not kept.
+    `commit_timestamp` is the time of the commit in ms since the epoch (Kafka), or None if it is not stored.
     """
 
     group: str
@@ -21,5 +21,5 @@ class GroupOffset(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """How many offsets it has yet to read; None if the queue is not here."""
+        """The number of offsets that the group has not read yet; None if the queue is not here."""
         return None if self.end_offset is None else max(0, self.end_offset - self.offset)

@@ -1,4 +1,4 @@
-"""How results look in a notebook: tables, and short texts of what is long."""
+"""Tables for notebooks, and short texts for long values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a check found (`Report` and its `Finding` rows), and what a read passed over (`Damage`)."""
+"""The result of a check (`Report` and its `Finding` rows), and the damage that a read skipped (`Damage`)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def size_text(size: float) -> str:
 
 
 def near_names(wanted: str, names: Iterable[str]) -> str:
-    """Return in words the names that are spelled nearly like one that is not there, or else the first ones."""
+    """Return a text with the names that are similar to a missing name, or else the first names."""
     lowered = {name.lower(): name for name in sorted(names)}
     near = [lowered[name] for name in get_close_matches(wanted.lower(), lowered)]
     if near:
@@ -76,7 +76,7 @@ def warn_of_topics(wanted: Iterable[str], topics: Collection[str], stacklevel: i
 
 @dataclass(slots=True)
 class Damage:
-    """The missing and damaged data that one call passes over: logged one by one, and warned about once, at its end."""
+    """The missing and damaged data that one call skips. Each finding is logged, and one warning at the end has all of them."""
 
     findings: list[Finding] = field(default_factory=list)
 

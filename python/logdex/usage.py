@@ -1,4 +1,4 @@
-"""How many messages and bytes a log holds, by topic, queue and day."""
+"""Messages and bytes of a log, by topic, queue and day."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DAY_MS = 86_400_000
 
 
 class Usage(NamedTuple):
-    """Messages, and their bytes in the log: of a topic, of one of its queues, or of a day in UTC."""
+    """Number and bytes of the messages of a topic, of one of its queues, or of a day in UTC."""
 
     topic: str | None
     queue_id: int | None
@@ -24,7 +24,7 @@ class Usage(NamedTuple):
 
 
 def check_by(by: str) -> None:
-    """Raise `ValueError` for another word than those of `By`."""
+    """Raise `ValueError` if the argument is not one of the words of `By`."""
     if by not in get_args(By):
         raise ValueError(f"by={by!r}: expected one of {', '.join(get_args(By))}")
 
@@ -44,7 +44,7 @@ def days(
             return
         number = time // _DAY_MS
         following = offset_at((number + 1) * _DAY_MS)
-        # A clock that was set back must not end the walk.
+        # The loop must also advance if the clock was set back.
         until = end if following is None else min(end, max(following, begin + 1))
         yield datetime.fromtimestamp(number * 86_400, timezone.utc).date(), begin, until
         begin = until

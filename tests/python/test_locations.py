@@ -13,7 +13,7 @@ import pytest
 import logdex
 from logdex import kafka, rocketmq
 from logdex._core import local_path, locate, storage_options
-from logdex.cli import main
+from logdex.cli import commands, main
 from logdex.hash_index import IndexDirectory
 
 if TYPE_CHECKING:
@@ -133,6 +133,12 @@ def kafka_log(tmp_path: Path) -> Path:
 
 COMMANDS = (
     ("info", URL),
+    ("browse", URL, "--no-open"),
+    ("du", URL),
+    ("groups", URL),
+    ("replicate", "127.0.0.1:1", URL, "--once"),
+    ("seal", URL),
+    ("serve", URL),
     ("verify", URL),
     ("cat", URL),
     ("find", URL, "T", "k"),
@@ -151,6 +157,10 @@ COMMANDS = (
     ("kafka", "rebuild-index", URL, "--to", "x"),
     ("kafka", "build-index", URL, "x"),
 )
+
+
+def test_every_command_is_in_the_list() -> None:
+    assert {words[0] for words in COMMANDS} == set(commands.names())
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)

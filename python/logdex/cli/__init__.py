@@ -87,7 +87,7 @@ def _run(argv: Sequence[str]) -> int:
         arguments = parser(argv).parse_args(_join_times(argv))
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else _WRONG
-    # What a read passes over is logged already. Here it only counts.
+    # A read logs the damage that it skips. Here it only changes the exit code.
     with warnings.catch_warnings(record=True) as issued:
         warnings.simplefilter("always", DamageWarning)
         warnings.simplefilter("always", UnknownTopicWarning)
@@ -121,7 +121,7 @@ def _open_streams() -> None:
 
 
 class _Printed(argparse.Action):
-    """Prints what another package makes of the parsers, and exits."""
+    """Prints a completion script or a man page that another package generates from the parsers, and exits."""
 
     def __call__(self, parser: argparse.ArgumentParser, _: object, value: Any, option: str | None = None) -> None:  # noqa: ANN401 -- as argparse has it
         text = _completion(value) if value else _man_page()

@@ -1,4 +1,4 @@
-"""What the commands print: tables for people, one JSON object a line for programs, progress on a terminal."""
+"""Output of the commands: tables for people, one JSON object per line for programs, progress on a terminal."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ _ARGUMENTS = re.compile(r"(?<![\w/.-])(hash_slots|max_entries|file_size|commit_l
 
 
 def say(text: str = "") -> None:
-    """Print a line for people. It stays one line, whatever was put into it."""
+    """Print a line for people. Line breaks in the text are escaped, so it stays one line."""
     sys.stdout.write(f"{printable(text)}\n")
 
 
 def say_lines(lines: object) -> None:
-    """Print an object whose text has lines, and no line breaks from elsewhere."""
+    """Print each line of an object's text."""
     for line in str(lines).removesuffix("\n").split("\n"):
         say(line)
 
 
 def say_json(row: dict[str, Any]) -> None:
     """Print one object on one line, in ASCII."""
-    # The one control character that json.dumps leaves as it is.
+    # The only control character that json.dumps does not escape.
     say(json.dumps(row, default=str).replace("\x7f", "\\u007f"))
 
 
@@ -75,7 +75,7 @@ def say_rows(batches: Iterable[RecordBatch], *, as_json: bool) -> int:
 def say_report(report: Report, *, json: bool, limit: int = SHOWN_FAULTS) -> int:
     """Print a report; return the exit code: 1 if it has findings.
 
-    For people the findings of one kind in one file are one, with the place of the first and their number; at most `limit`.
+    For people, the findings of one kind in one file are one line with the position of the first; at most `limit` lines.
     """
     if json:
         for finding in report.findings:
@@ -109,7 +109,7 @@ def _say_findings(report: Report, limit: int) -> None:
 
 
 def _fitting(text: str) -> str:
-    """Return a line that a terminal does not wrap; a pipe gets all of it."""
+    """Return a line that fits the terminal; a pipe gets the whole line."""
     width = _columns(sys.stdout) if sys.stdout.isatty() else sys.maxsize
     return text if len(text) <= width else f"{text[: width - 4]} ..."
 
@@ -130,7 +130,7 @@ def counts_text(checked: dict[str, int]) -> str:
 
 
 def complain(text: str) -> None:
-    """Print an error on standard error. If that fails, the exit code still tells it."""
+    """Print an error on standard error. If that fails, the exit code still reports the error."""
     with contextlib.suppress(OSError):
         sys.stderr.write(f"{styled('logdex:', RED, sys.stderr)} {printable(in_flags(unmarked(text)))}\n")
 
@@ -193,7 +193,7 @@ class Progress:
         self._what = what
         self._done = 0
         self._begun = time.monotonic()
-        # The first line waits, so that a short command prints none.
+        # The first line is delayed, so that a short command prints none.
         self._shown = self._begun
         self._width = 0
         self._is_terminal = sys.stderr.isatty()

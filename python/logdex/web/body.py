@@ -1,4 +1,4 @@
-"""The body of a message as text, as JSON to unfold, or as bytes; only a part of it, and with nothing that a browser obeys."""
+"""A part of the body of a message as text, as JSON to unfold, or as bytes, without markup that a browser would interpret."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class ShownBody:
 
     Attributes:
         form: One of `FORMS`.
-        markup: What is shown.
+        markup: The shown text as HTML.
         shown: Bytes of the body that are shown.
         size: Bytes of the body.
-        note: What is odd about it; None: nothing.
+        note: A remark on unusual content; None: nothing unusual.
         begin: The first byte that is shown.
     """
 
@@ -43,7 +43,7 @@ class ShownBody:
 
     @property
     def before(self) -> int | None:
-        """Return where the bytes before the shown ones begin; None at the begin."""
+        """Return where the bytes before the shown ones begin; None at the start."""
         return max(0, self.begin - _HEX_BYTES) if self.begin else None
 
     @property
@@ -77,7 +77,7 @@ def show_body(body: bytes, form: str | None, at: int = 0) -> ShownBody:
 
 
 def _text(part: bytes, *, is_whole: bool) -> tuple[Markup, bool]:
-    """Return a body as text, and whether it is valid UTF-8. What a terminal would obey is escaped, but not lines and tabs."""
+    """Return a body as text, and whether it is valid UTF-8. Control characters are escaped, except line breaks and tabs."""
     try:
         text = part.decode()
         is_text = True

@@ -1,4 +1,4 @@
-"""The check of a whole path: run beside the pages, with progress, and its findings."""
+"""The check of a whole path in the background, with progress and findings."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class CheckPages:
         return View("verify.html", "Check", values, rows, self.place.command("verify"), self.python)
 
     def progress(self, query: Query) -> View:
-        """Show only the state of the check, for a page that asks again and again."""
+        """Show only the state of the check, for a page that polls it."""
         return View(
             "progress.html", "Check", {"job": self.job, "report": self.job.result, "was_running": query.text("was")}
         )

@@ -18,7 +18,7 @@ def command(name: str, *words: object, **options: object) -> str:
             flag, text = f"--{option.replace('_', '-')}", str(value)
             # With `=`, a value that starts with a dash is not parsed as an option.
             flags += [flag] if value is True else [f"{flag}={text}"] if text.startswith("-") else [flag, text]
-    # A word that begins with a dash is no option.
+    # After `--`, a word that begins with a dash is not parsed as an option.
     dashed = ["--"] if any(str(word).startswith("-") for word in words) else []
     return shlex.join(["logdex", *name.split(), *flags, *dashed, *map(str, words)])
 

@@ -1,4 +1,4 @@
-"""Who may read the pages: requests for this machine's own names, with the token of the start URL, and only reading ones."""
+"""Access to the pages: only GET requests for the names of this machine, with the token of the start URL."""
 
 from __future__ import annotations
 

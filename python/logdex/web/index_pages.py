@@ -1,4 +1,4 @@
-"""Index files: their headers, how full they are, how long their chains are; and an index directory on its own."""
+"""Pages about index files: headers, use, chain lengths; and about an index directory without a store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _HEADS = ("name", "entries", "begin_timestamp", "end_timestamp", "begin_phy_offset", "end_phy_offset")
 _WAIT_SECONDS = 1.5
-"""A small file is measured within this time; for a large one the page asks again."""
+"""A small file is measured within this time; for a large file the page polls the result."""
 _KEPT = 16
 _MOST_LENGTHS = 40
 

@@ -27,10 +27,10 @@ class Job(Generic[_Result]):
     """Runs one piece of work at a time, and keeps its last result.
 
     Attributes:
-        result: What the last work that came to its end returned.
-        error: Why the last work failed; else None.
+        result: The result of the last finished work.
+        error: The error of the last work; None if it did not fail.
         seconds: How long the work took, or has taken so far.
-        finished_ms: When it came to its end.
+        finished_ms: The time at which it finished, in ms.
     """
 
     def __init__(self, work: Callable[[Progress], _Result]) -> None:
@@ -48,7 +48,7 @@ class Job(Generic[_Result]):
 
     @property
     def is_running(self) -> bool:
-        """Whether the work goes on."""
+        """Whether the work is running."""
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> None:
@@ -67,7 +67,7 @@ class Job(Generic[_Result]):
         self._stop = True
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the end of the work; return whether it came."""
+        """Wait until the work ends; return whether it has ended."""
         if self._thread is not None:
             self._thread.join(seconds)
         return not self.is_running

@@ -102,7 +102,7 @@ class KafkaPages:
         return self._logs.log(query.needed("topic"), query.needed_number("partition", high=_MOST_PARTITION))
 
     def _rows(self, partitions: Sequence[TopicPartition]) -> list[dict[str, Any]]:
-        """Return what is cheap to know of partitions."""
+        """Return facts of partitions that are cheap to read."""
         rows = []
         for each in partitions:
             log = self._logs.log(each.topic, each.partition)
@@ -117,7 +117,7 @@ class KafkaPages:
         return rows
 
     def overview(self, _: Query) -> View:
-        """Show what is here."""
+        """Show the overview."""
         rows = self._rows(self._logs.partitions())
         topics: dict[str, dict[str, int]] = {}
         for row in rows:
@@ -402,8 +402,8 @@ class KafkaPages:
         listing = Listing(RecordPage.HEADS, [row for _, page in parts for row in page.listing().rows])
         begin, end = query.time("begin"), query.time("end")
         shell = command("kafka find", self.path, topic, key, begin=begin, end=end)
-        ask = call("find", self.path, topic, key, begin=begin, end=end)
-        python = f"from logdex.kafka import find\n\nfor record in {ask}:\n    print(record)"
+        search = call("logs.find", topic, key, begin=begin, end=end)
+        python = self._python(f"for record in {search}:", "    print(record)")
         return View("kafka_search.html", f"Search: {key}", values, listing, shell, python)
 
 

@@ -1,4 +1,4 @@
-"""Opens a path as what it is, with the pages about it."""
+"""Opens a path with the pages for its kind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def open_pages(path: Path, name: str, **options: Any) -> Pages:  # noqa: ANN401 
 
     Raises:
         OSError: The path does not exist or cannot be read.
-        ValueError: It is no store, index directory or log directory.
+        ValueError: The path is not a store, an index directory or a log directory.
         TypeError: The call that opens this kind of path has no such option.
     """
     given = {option: value for option, value in options.items() if value is not None}

@@ -1,6 +1,6 @@
 """Pictures as SVG, made here: bars over time, shares, histograms, and strips that map a range of bytes.
 
-A picture has shapes only. Words stand beside it as HTML, so they keep their size on a narrow screen.
+A picture has shapes only. Words are next to it as HTML, so they keep their size on a narrow screen.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A picture with its words: what it shows, the ends of its axes, and its colours."""
+    """A picture with its words: the title, the ends of its axes, and its colours."""
 
     svg: Markup
     label: str
@@ -43,7 +43,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a strip: a range, the class of its colour, and what it is."""
+    """A part of a strip: a range, the class of its colour, and its name."""
 
     begin: float
     end: float
@@ -106,7 +106,7 @@ def strip(lanes: Sequence[tuple[str, Sequence[Piece]]], begin: float, end: float
 
 
 def share(part: float, colour: str = "c0") -> Markup:
-    """Return a bar for a cell of a table; `part` is from 0 to 1. The number stands beside it."""
+    """Return a bar for a cell of a table; `part` is from 0 to 1. The number is next to it."""
     bar = _rectangle(0, 0, max(100 * part, 0.5 if part else 0), 10, colour, None)
     return Markup(
         '<svg class="share" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">{}</svg>'

@@ -35,11 +35,11 @@ class RecordPage:
     """Some records next to an offset.
 
     Attributes:
-        rows: The records by name of column, in the order asked for.
+        rows: The records by name of column, in the requested order.
         next_position: Where the next page begins; None: nothing is left in this direction.
         done: Offsets from where the order begins to where this page ends.
         total: Offsets of the partition.
-        findings: The damage that this page passed over.
+        findings: The damage that this page skipped.
     """
 
     HEADS: ClassVar = ("topic", "partition", *_COLUMNS)
@@ -88,7 +88,7 @@ def read_page(
 def _read(
     log: Log, span: tuple[int, int], wanted: RecordFilter, most: int, *, newest_first: bool
 ) -> tuple[list[dict[str, Any]], list[Finding]]:
-    """Return the records of a span of offsets, at most so many, and the damage in it."""
+    """Return at most `most` records of a span of offsets, and the damage in it."""
     reader = log.records(
         *span,
         wanted.begin,

@@ -1,4 +1,4 @@
-"""The pages as a web application: which page an address is, in which form, and what is said if it fails."""
+"""The pages as a web application: routes, formats and error pages."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Pages(Protocol):
 
     @property
     def kind(self) -> str:
-        """Return what is at the path."""
+        """Return the kind of the path."""
 
     @property
     def menu(self) -> Sequence[tuple[str, str]]:
@@ -70,10 +70,10 @@ class Pages(Protocol):
 
     @property
     def actions(self) -> Mapping[str, Callable[[], str]]:
-        """Return what changes the state of this process, by address; each returns the page to show then."""
+        """Return the actions that change the state of this process, by address; each returns the next page."""
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close the files."""
 
 
 def application(pages: Pages, token: str) -> Guard:
@@ -99,7 +99,7 @@ def application(pages: Pages, token: str) -> Guard:
         query.stop()
         if is_gone:
             return Response(status_code=HTTPStatus.REQUEST_TIMEOUT)
-        text = f"this took longer than {_MOST_SECONDS:.0f} s; ask for less: one topic, a range of times"
+        text = f"this took longer than {_MOST_SECONDS:.0f} s; request less: one topic, a range of times"
         return _failure(environment, HTTPStatus.SERVICE_UNAVAILABLE, text)
 
     async def act(path: str, request: Request) -> Response:
@@ -130,7 +130,7 @@ def _environment(pages: Pages, key: str) -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        # Texts of messages and files may turn or hide what stands beside them.
+        # Texts of messages and files may reverse or hide the text next to them.
         finalize=lambda value: printable(value) if type(value) is str else value,
     )
     environment.filters["time"] = lambda value: "-" if value is None else (_core.time_text(value) or "-")

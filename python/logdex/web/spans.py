@@ -1,4 +1,4 @@
-"""Equal spans of time for a picture, as long as a person would choose them."""
+"""Equal spans of time for a picture, with lengths that a person would choose."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WORDS = (
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """`number` spans of `length` ms from `begin` on; `word` says how long one is."""
+    """`number` spans of `length` ms from `begin` on; `word` is the length of one in words."""
 
     begin: int
     length: int
@@ -37,7 +37,7 @@ class Spans:
         return [self.begin + at * self.length for at in range(self.number)]
 
     def titles(self) -> list[str]:
-        """Return the begin of each span as text."""
+        """Return the start of each span as text."""
         return [(time_text(begin) or "").replace(".000Z", "Z") for begin in self.begins()]
 
     def ticks(self) -> list[str]:
@@ -47,7 +47,7 @@ class Spans:
 
 
 def spans_of(first: int, last: int) -> Spans | None:
-    """Return spans that hold two times in ms; None if they are more apart than a log is old."""
+    """Return spans that hold two times in ms; None if the spans would be too long."""
     for length, word in _WORDS:
         begin = first // length * length
         number = (last - begin) // length + 1

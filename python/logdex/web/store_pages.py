@@ -1,4 +1,4 @@
-"""A message store: what it is, its topics and queues, the files of its log."""
+"""Pages about a message store: overview, topics, queues, and the files of its log."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class StorePages:
         return "\n".join(["from logdex.rocketmq import MessageStore", "", opened, *lines])
 
     def overview(self, query: Query) -> View:
-        """Show what is here."""
+        """Show the overview."""
         facts = self._facts.get(query.patience)
         if facts is None:
             return View("counting.html", "Overview", command=self._place.command("info"))
@@ -214,7 +214,7 @@ class StorePages:
         indexed = [
             Piece(low, high, "c1", f"offsets {low:,} to {high:,}") for low, high in covered_ranges(self._store.index)
         ]
-        return strip([("log", log), ("indexed", indexed)], begin, end, "the log, and what is indexed of it")
+        return strip([("log", log), ("indexed", indexed)], begin, end, "the log, and its indexed ranges")
 
     def topics(self, query: Query) -> View:
         """Show the topics."""
@@ -382,7 +382,7 @@ class StorePages:
 
 
 def _counts(queues: Sequence[ConsumeQueue], spans: Spans) -> list[int]:
-    """Return how many messages the queues have in each span."""
+    """Return the number of messages of the queues in each span."""
     counts = [0] * spans.number
     for queue in queues:
         edges = [queue.min_offset, *queue.offsets_near_times(spans.begins()[1:]), queue.max_offset]

@@ -1,4 +1,4 @@
-"""What a page shows, and what a request asks for."""
+"""The content of a page, and the query parameters of a request."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class StoppedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A table that is no Arrow data: names of columns, and rows."""
+    """A table as Python values: names of columns, and rows."""
 
     heads: Sequence[str]
     rows: Sequence[Sequence[Any]]
@@ -57,7 +57,7 @@ class View:
     Attributes:
         template: The name of its template.
         title: Its heading.
-        values: What the template needs.
+        values: The values for the template.
         rows: The rows of its `.json` and `.csv`; None: it has none.
         command: The same as a command of the shell.
         python: The same in Python.

@@ -245,8 +245,8 @@ def test_pages_work_without_scripts(store_site: Site, visit: Callable[..., Visit
     assert page.locator(".causes li").count() == 1
     page.goto(f"{store_site.base}/verify")
     follow(page.get_by_role("link", name="Check everything"))
-    while page.get_by_role("link", name="Look again").count():
-        follow(page.get_by_role("link", name="Look again"))
+    while page.get_by_role("link", name="Reload").count():
+        follow(page.get_by_role("link", name="Reload"))
     assert page.locator(".verdict").count() == 1
 
 

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     import argparse
 
 _DETAILS = """\
-Prints the verdict and its likely causes (docs/findings.md has all), how far the index is behind
-the log, and each candidate with its real topic and keys. --verbose adds every index file with
+Prints the verdict and its likely causes (docs/findings.md has all), how much of the log
+is not indexed yet, and each candidate with its real topic and keys. --verbose adds every index file with
 its time window, why it was searched or skipped, its slot and its chain. For a Kafka log directory:
 the partition that producers choose for the key, and the search in each partition.
 

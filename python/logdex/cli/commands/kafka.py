@@ -49,7 +49,7 @@ lines of kafka-dump-log, without a JVM. Faults are listed at the end.
 
 _FIND = """\
 Compares the key of each record: the index holds hashes. What no index covers is scanned, and
-a message says so. `logdex seal` writes an index of all topics that needs one read.
+a message reports it. `logdex seal` writes an index of all topics that needs one read.
 
   logdex kafka build-index /var/kafka-logs /var/key-index --topic orders
   logdex kafka find /var/kafka-logs orders order-1001 --index /var/key-index

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     import argparse
 
 _DETAILS = """\
-Copies the log of a running broker into DIR byte for byte, builds queues and index behind it, and
+Copies the log of a running broker into DIR byte for byte, builds queues and index after it, and
 copies the topics, groups and offsets. It speaks the protocols of a slave, so nothing has to be
 installed or set at the broker. DIR can be read while it is written, and goes on where it stopped.
 Without --once it follows the broker until it gets SIGINT or SIGTERM.
 
-HOST:PORT is where the broker listens (10911). The port of its log stream (10912) is asked for.
+HOST:PORT is where the broker listens (10911). It reports the port of its log stream (10912).
 
   logdex replicate broker-a:10911 /backup/broker-a --once
   logdex replicate broker-a:10911 /backup/broker-a"""

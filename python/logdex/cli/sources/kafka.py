@@ -1,4 +1,4 @@
-"""Sources of Kafka: a log directory, a partition, a segment; the files beside the segments; and the key index."""
+"""Paths of Kafka: a log directory, a partition, a segment; the files next to the segments; and the key index."""
 
 from __future__ import annotations
 
@@ -246,13 +246,13 @@ def open_kind(kind: Kind, path: Path, options: dict[str, Any]) -> Opened:
 
 
 def open_part(path: Path) -> Part | None:
-    """Open a file beside the segments, by its name, or a key index; None for another path."""
+    """Open a file next to the segments, by its name, or a key index; return None for another path."""
     if path.is_dir():
         return _key_index(path)
     if not path.is_file():
         return None
     parsed = parse_segment_file(path.name)
-    return _beside(path) if parsed is None else _of_segment(path, *parsed)
+    return _named(path) if parsed is None else _of_segment(path, *parsed)
 
 
 def files_to_dump(paths: list[Path]) -> list[Path]:
@@ -284,14 +284,14 @@ def _is_dumped(path: Path) -> bool:
     return names_segment or path.name == _BOOTSTRAP or parse_metadata_snapshot(path.name) is not None
 
 
-def _beside(path: Path) -> Part | None:
+def _named(path: Path) -> Part | None:
     if _is_dumped(path):
         kind = "Kafka snapshot of KRaft's metadata"
         return Part(path, kind, lambda: (_counted(path), []), partial(dump_file, path))
     if path.name in _PROPERTIES:
         return Part(path, f"Kafka {_PROPERTIES[path.name]}", lambda: (_properties(path), []))
     if path.name == checkpoint.CLEAN_SHUTDOWN:
-        return Part(path, "Kafka mark of a clean stop")
+        return Part(path, "Kafka marker of a clean stop")
     read = {checkpoint.LEADER_EPOCHS: _epochs, **dict.fromkeys(_OFFSETS, _offsets)}.get(path.name)
     if read is None:
         return None
@@ -322,7 +322,7 @@ def _of_segment(path: Path, offset: int, suffix: str) -> Part | None:
     def describe() -> Facts:
         return {name: offset, "file_bytes": path.stat().st_size, **facts(path)}, []
 
-    # A file is checked against the log beside it.
+    # A file is checked against the log next to it.
     return Part(path, f"Kafka {kind}", describe, partial(dump_file, path))
 
 

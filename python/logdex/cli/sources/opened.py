@@ -50,7 +50,7 @@ class Opened(Closing):
     """One opened path. The defaults are those of a path without rows."""
 
     def __init__(self, kind: str, source: Source | None = None) -> None:
-        """Use a source, or a file or a part, which is none; `kind` is what is at the path, in words."""
+        """Use a source; None for a file or a part. `kind` is the kind of the path in words."""
         self.kind = kind
         self._source = source
 
@@ -156,7 +156,7 @@ class Part(Opened):
         """Check what can be checked without the whole store."""
         del progress, deep
         if self._check is None:
-            raise ValueError(f"{self._path}: {self.kind}; it is checked with the whole that it belongs to")
+            raise ValueError(f"{self._path}: {self.kind}; check the whole store or log directory instead")
         return self._check()
 
 
