@@ -323,7 +323,7 @@ class LogDir(Source):
         Raises:
             FileExistsError: `_logdex` would be in the local log directory of a broker, which would not start with it.
             ValueError: Remote storage (`tiered`) without `out`; or `compat`, with which damage may be passed over.
-            OSError: The system refuses.
+            OSError: An I/O error.
         """
         if self._options["compat"] is not None:
             raise ValueError("seal: a sealed index has no broker's answers; leave out compat")

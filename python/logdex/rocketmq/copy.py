@@ -87,7 +87,7 @@ def copy_messages(
     Raises:
         FileExistsError: The directory is not empty.
         ValueError: The directory is in the store or in another directory of a broker.
-        OSError: The system refuses. The new store is then in the state of one after a crash.
+        OSError: An I/O error. The new store is then in the state of one after a crash.
     """
     target = local_path(directory)
     if holds_log(target):

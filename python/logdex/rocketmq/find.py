@@ -430,7 +430,7 @@ class KeyView:
         """Return the newest messages that carry a key as the log holds them, in its order. Bounds are store times in ms.
 
         Raises:
-            OSError: The system refuses, or a file of that moment is gone.
+            OSError: An I/O error, or a file of that moment is gone.
         """
         files, table = self._files, self._unindexed.table
         return _core.frames_with_key(

@@ -121,7 +121,7 @@ class MessageStore(Source):
                 opened with it is pickled.
 
         Raises:
-            OSError: There is no store at `root`, or the system refuses; nor a sealed index at the path that `sealed` is.
+            OSError: There is no store at `root`, or another I/O error; nor a sealed index at the path that `sealed` is.
             CorruptFileError: The catalog of the sealed index at the path that `sealed` is, is damaged.
             GeometryError: Slots and entries were not passed and cannot be inferred from the index files.
             ValueError: The index files have other slots and entries than those passed; a negative slack; a path as `sealed`
@@ -407,7 +407,7 @@ class MessageStore(Source):
         Raises:
             TypeError: A text is not a `str`, or `keys` or `tags` is one `str`.
             ValueError: An unknown column; a negative queue id; an integer time that may be a number of seconds.
-            OSError: The system refuses; the reader raises it, too.
+            OSError: An I/O error; the reader raises it, too.
 
         Warns:
             UnknownTopicWarning: At the end of the stream, if the store has no such topic.
@@ -671,7 +671,7 @@ class MessageStore(Source):
             A report that counts files, entries, and the bytes of the files of keys. Findings are index files that are not sealed.
 
         Raises:
-            OSError: The system refuses.
+            OSError: An I/O error.
         """
         self._check_open()
         place = None if out is None else locate_beside(self._layout.root, out, storage_options)
@@ -718,7 +718,7 @@ class MessageStore(Source):
         Raises:
             FileExistsError: The directory is not empty.
             LockedError: The directory is the index of a running broker.
-            OSError: The system refuses.
+            OSError: An I/O error.
         """
         self._check_open()
         if (hash_slots is None) != (max_entries is None):
@@ -751,7 +751,7 @@ class MessageStore(Source):
 
         Raises:
             FileExistsError: The directory holds queues.
-            OSError: The system refuses.
+            OSError: An I/O error.
         """
         self._check_open()
         return build_queues(self._commit_log, self._queues, directory, threads=threads, progress=progress)

@@ -45,7 +45,7 @@ class Dispatcher:
 
         Raises:
             CorruptFileError: The log ends before `end`: another process has changed it.
-            OSError: The system refuses. What was dispatched stays; the next call dispatches the rest.
+            OSError: An I/O error. What was dispatched stays; the next call dispatches the rest.
         """
         count = 0
         for begin, part_end in ((0, min(index_from, end)), (index_from, end)):

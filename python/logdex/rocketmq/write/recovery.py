@@ -117,7 +117,7 @@ def plan_recovery(layout: StoreLayout, options: StoreOptions, queue_end: int) ->
         GeometryError: Slots and entries of the index were not given and cannot be inferred from its files.
         ValueError: The sizes are not those of the existing files, or cannot be inferred from them.
         LockedError: Another index service writes to the index.
-        OSError: The system refuses.
+        OSError: An I/O error.
     """
     last_exit_ok = not layout.abort.exists() if options.last_exit_ok is None else options.last_exit_ok
     if layout.index.is_dir():

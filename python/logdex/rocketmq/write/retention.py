@@ -93,7 +93,7 @@ class DiskWatch:
         """Measure how full the disk is, if that matters.
 
         Raises:
-            OSError: The system refuses.
+            OSError: An I/O error.
         """
         if self._retention is not None:
             self._used = max(map(disk_ratio, self._folders))
@@ -122,7 +122,7 @@ class DiskWatch:
 
         Raises:
             ValueError: Neither an age nor options were given.
-            OSError: The system refuses.
+            OSError: An I/O error.
         """
         needed = 0.0
         if reserved_hours is None:
@@ -157,7 +157,7 @@ def disk_ratio(folder: Path) -> float:
     Source: UtilAll#getDiskPartitionSpaceUsedPercent.
 
     Raises:
-        OSError: The system refuses.
+        OSError: An I/O error.
     """
     disk = shutil.disk_usage(folder)
     return ceil(disk.used * 100 / max(1, disk.used + disk.free)) / 100

@@ -204,7 +204,7 @@ class StoreWriter(Closing):
             FileExistsError: The directory is neither a store nor empty.
             GeometryError: Slots and entries were not given and cannot be inferred from the index files.
             ValueError: Sizes that are invalid or differ from those of the store; a new store in a broker's directory.
-            OSError: The system refuses.
+            OSError: An I/O error.
         """
         options = StoreOptions(
             file_size=file_size,
@@ -256,7 +256,7 @@ class StoreWriter(Closing):
 
         Raises:
             ValueError: A topic, a property, a flag or a size that the broker would refuse, too; see `compat` of `open`.
-            OSError: The system refuses; if the disk is full, nothing was written.
+            OSError: An I/O error; if the disk is full, nothing was written.
             WriteFailedError: A write or an fsync failed, now or before; the writer is over.
         """
         self._check_open()
@@ -298,7 +298,7 @@ class StoreWriter(Closing):
         Raises:
             ValueError: A row is no message; nothing of its batch was written.
             TypeError: Neither Arrow data nor a mapping, or a column of another type.
-            OSError: The system refuses; if the disk is full, nothing of the batch was written.
+            OSError: An I/O error; if the disk is full, nothing of the batch was written.
             WriteFailedError: A write or an fsync failed, now or before; the writer is over.
         """
         self._check_open()
@@ -323,7 +323,7 @@ class StoreWriter(Closing):
             sends: the frames of their answers, and the number of messages that were put.
 
         Raises:
-            OSError: The system refuses; if the disk is full, nothing was written.
+            OSError: An I/O error; if the disk is full, nothing was written.
             WriteFailedError: A write or an fsync failed, now or before; the writer is over.
         """
         self._check_open()
@@ -359,7 +359,7 @@ class StoreWriter(Closing):
         """Dispatch what was put to queues and index; return the number of messages.
 
         Raises:
-            OSError: The system refuses; the next call dispatches the rest, unless it is a WriteFailedError.
+            OSError: An I/O error; the next call dispatches the rest, unless it is a WriteFailedError.
         """
         self._check_open()
         return self._parts.dispatch()
@@ -368,7 +368,7 @@ class StoreWriter(Closing):
         """Put the scheduled messages that are due, by default now, into their own topics; return their number.
 
         Raises:
-            OSError: The system refuses; what was delivered is not delivered again.
+            OSError: An I/O error; what was delivered is not delivered again.
         """
         self._check_open()
         return self._parts.deliver_due(_optional_ms(now, "now"))
@@ -377,7 +377,7 @@ class StoreWriter(Closing):
         """Dispatch what was put, flush log, queues and index to the disk, and write the checkpoint.
 
         Raises:
-            OSError: The system refuses.
+            OSError: An I/O error.
         """
         self._check_open()
         self._parts.flush()
@@ -394,7 +394,7 @@ class StoreWriter(Closing):
 
         Raises:
             ValueError: The store was opened without `retention`, and no age was given; or the age is below 0.
-            OSError: The system refuses; the next call deletes the rest.
+            OSError: An I/O error; the next call deletes the rest.
         """
         self._check_open()
         return self._parts.delete_expired(reserved_hours)
@@ -487,7 +487,7 @@ class StoreWriter(Closing):
 
         Raises:
             WriteFailedError: A write or an fsync failed, now or before. The store is closed all the same, as after a crash.
-            OSError: The system refuses. The store is closed all the same, as after a crash.
+            OSError: An I/O error. The store is closed all the same, as after a crash.
         """
         if self._process != fork_generation() or self._parts.released:
             return
