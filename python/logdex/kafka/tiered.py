@@ -31,9 +31,3 @@ def join_partition(
     """Return the path of a partition with the files of both."""
     place = partition_dir.absolute()
     return join_log_dir(place.parent, tiered, keys, storage_options) / place.name
-
-
-def join(path: Path, tiered: str | PathLike[str], keys: Keys | None, storage_options: Mapping[str, str] | None) -> Path:
-    """Return the path of a log directory or of a partition with the files of both."""
-    joined = join_partition if _core.has_segments(path) else join_log_dir
-    return joined(path, tiered, keys, storage_options)

@@ -80,7 +80,8 @@ def find(root: Path, row: dict[str, Any], tmp: Path, **options: Any) -> tuple[li
         result = store.find(row["topic"], row["uniqKey"], **options)
         assert result.complete == (not result.unscanned)
         assert all(any(b <= at and end <= e for b, e in result.unscanned) for at, end in result.unreadable)
-        return [m.phy_offset for m in result], f"unscanned {result.unscanned} unreadable {result.unreadable}"
+        unscanned, unreadable = ([tuple(each) for each in ranges] for ranges in (result.unscanned, result.unreadable))
+        return [m.phy_offset for m in result], f"unscanned {unscanned} unreadable {unreadable}"
 
 
 def find_batch(root: Path, row: dict[str, Any], tmp: Path) -> tuple[list[int], str]:  # noqa: ARG001
