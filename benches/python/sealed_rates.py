@@ -1,10 +1,11 @@
-"""Rates of a sealed index: sealing, size, one search on a cold disk, a million keys at once.
+"""Rates of a sealed index: sealing, size, one search on a cold disk, 1, 1,000 and a million keys at once.
 
     python benches/python/sealed_rates.py --entries 20000000 --directory /tmp/sealed-rates [--spark]
 
-It makes a store of one full index file, whose entries lead behind a short log, so that a search for a missing key reads the index
-alone. Reads are the read calls of this process (`/proc/self/io`). Beside each figure is that of the index file itself. With
-`--spark` a session of two cores seals the store as well.
+It makes a store of one full index file, whose entries lead past the end of a short log, so that a search for a missing key
+reads the index alone. Reads are the read calls of this process (`/proc/self/io`). Next to each figure is that of the index file
+itself. Times in memory are processor time, so that both sides are compared on one processor. With `--spark` a session of two
+cores seals the store as well.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import statistics
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,6 +75,13 @@ def timed(call: Callable[[], object]) -> float:
     return time.perf_counter() - begun
 
 
+def processor_time(call: Callable[[], object]) -> float:
+    """Return the seconds of a call on the processors, of all threads."""
+    begun = time.process_time()
+    call()
+    return time.process_time() - begun
+
+
 def measure_spark(root: Path, entries: int, rounds: int) -> None:
     """Seal on Spark; the first time starts Python and compiles."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -125,17 +134,27 @@ def main() -> None:
     found_keys = (root / "sample").read_text(encoding="ascii").split()[: arguments.keys]
     random.Random(2).shuffle(found_keys)
     keys = pa.array(found_keys)
+    opened_sealed = SealedStore.open(sealed_directory(root))
+    files = opened_sealed.standing(root / "index")
     with IndexService.open(root / "index") as index:
-        plain = [timed(lambda: index.query_batch("orders", keys)) for _ in range(arguments.rounds)]
+        for asked in (1, 1_000, len(keys)):
+            some = keys[:asked]
+            calls = (
+                partial(opened_sealed.select, files, some, topics="orders"),
+                partial(index.query_batch, "orders", some),
+            )
+            rounds = arguments.rounds * max(1, 1_000 // asked)
+            found_times = zip(*([processor_time(call) for call in calls] for _ in range(rounds)), strict=True)
+            sealed_s, plain_s = map(statistics.median, found_times)
+            text = (
+                f"{sealed_s * 1e6:,.0f} us sealed, {plain_s * 1e6:,.0f} us by select_batch, {plain_s / sealed_s:.2f}x"
+            )
+            print(f"{asked:,} keys in memory, on one processor: {text}")
         forget(root)
     with IndexService.open(root / "index") as index:
         cold_plain = timed(lambda: index.query_batch("orders", keys))
-    opened_sealed = SealedStore.open(sealed_directory(root))
-    files = opened_sealed.standing(root / "index")
-    merged = [timed(lambda: opened_sealed.select(files, keys, topics="orders")) for _ in range(arguments.rounds)]
     forget(root)
     cold = timed(lambda: SealedStore.open(sealed_directory(root)).select(files, keys, topics="orders"))
-    print(f"{arguments.keys:,} keys in memory: {min(merged):.3f} s sealed, {min(plain):.3f} s by select_batch")
     print(f"{arguments.keys:,} keys, cold: {cold:.3f} s sealed, {cold_plain:.3f} s by select_batch")
 
 

@@ -21,10 +21,7 @@ class _ArrowArray(Protocol):
 _Keys: TypeAlias = _ArrowArray | Sequence[str | bytes | None]
 _Ints: TypeAlias = _ArrowArray | Sequence[int | None]
 _Times: TypeAlias = _ArrowArray | Sequence[Time | None]
-_FileFacts: TypeAlias = tuple[
-    int, Sequence[int], tuple[int, int], tuple[int, int], tuple[int, int], Sequence[tuple[int, int]]
-]
-_SegmentFacts: TypeAlias = tuple[bytes, Sequence[int], int]
+_Facts: TypeAlias = tuple[bytes, Sequence[int], int]
 
 __all__ = [
     "CODECS",
@@ -46,13 +43,12 @@ __all__ = [
     "IndexFile",
     "IndexHeader",
     "IndexRows",
-    "LogSealing",
     "LogSegment",
     "MessageFilter",
     "MessageReader",
     "Meter",
     "OffsetIndex",
-    "PackedSegment",
+    "PackedRows",
     "PlannedLog",
     "PreparedFile",
     "ProducerState",
@@ -61,16 +57,17 @@ __all__ = [
     "QueueView",
     "RecoveredSegment",
     "RemotingCommand",
+    "SealSource",
     "SealedFiles",
     "SealedLogs",
     "SealedStore",
+    "Sealing",
     "SegmentReader",
     "SendTable",
     "Sends",
     "Slice",
     "StoreCheckpoint",
     "StoreLock",
-    "StoreSealing",
     "ThreadLock",
     "TimeIndex",
     "__version__",
@@ -99,8 +96,6 @@ __all__ = [
     "delete_log_file",
     "delete_remote",
     "delivered_levels",
-    "describe_index_file",
-    "describe_segment",
     "directory_stamp",
     "discard_packed_keys",
     "dispatched_end",
@@ -157,7 +152,6 @@ __all__ = [
     "missing_segments",
     "newest_first",
     "offsets_within",
-    "packed_rows",
     "parse_fastjson",
     "parse_time",
     "plan_files",
@@ -217,8 +211,6 @@ def time_ms(value: Time, *, end: bool = False, name: str = "value") -> int: ...
 def bound_ms(value: Time, *, end: bool = False, name: str = "value") -> int: ...
 def finding_kinds() -> list[str]: ...
 def sealed_directory(out: _Path) -> Path: ...
-def describe_index_file(log: CommitLog, file: IndexFile) -> tuple[_FileFacts | None, Report]: ...
-def packed_rows(log: CommitLog, file: IndexFile, position: int, limit: int, bounds: Sequence[int]) -> RecordBatch: ...
 def write_packed_keys(
     directory: _Path,
     name: str,
@@ -227,18 +219,41 @@ def write_packed_keys(
     partitions: Sequence[tuple[str, int]] | None = None,
 ) -> list[bytes]: ...
 def discard_packed_keys(directory: _Path, name: str) -> None: ...
-def describe_segment(
-    partition: tuple[str, int], segment: LogSegment, following: LogSegment | None = None, header: str | None = None
-) -> tuple[_SegmentFacts | None, Report]: ...
 
 @final
-class StoreSealing:
-    def __new__(cls, root: _Path, directory: _Path, log: CommitLog) -> StoreSealing: ...
-    def add_index_file(self, log: CommitLog, file: IndexFile) -> None: ...
-    def add_facts(self, path: _Path, facts: _FileFacts) -> None: ...
+class Sealing:
+    @staticmethod
+    def of_store(root: _Path, directory: _Path, log: CommitLog, files: Sequence[IndexFile]) -> Sealing: ...
+    @staticmethod
+    def of_logs(
+        log_dir: _Path, directory: _Path, partitions: Sequence[tuple[str, int]], header: str | None = None
+    ) -> Sealing: ...
+    def add(self, source: SealSource) -> None: ...
+    def add_facts(self, facts: _Facts) -> None: ...
+    @property
+    def partitions(self) -> list[tuple[str, int]] | None: ...
     def bounds(self) -> list[int]: ...
-    def finish(self, log: CommitLog, files: Sequence[IndexFile]) -> Report: ...
-    def finish_with(self, log: CommitLog, files: Sequence[IndexFile], written: Sequence[bytes]) -> Report: ...
+    def finish(self, written: Sequence[bytes] | None = None) -> Report: ...
+
+@final
+class SealSource:
+    @staticmethod
+    def index_file(log: CommitLog, file: IndexFile) -> SealSource: ...
+    @staticmethod
+    def segment(
+        partition: tuple[str, int],
+        part: int,
+        segment: LogSegment,
+        following: LogSegment | None = None,
+        header: str | None = None,
+    ) -> SealSource: ...
+    def describe(self) -> tuple[_Facts | None, Report]: ...
+    def packed(self, begin: int, end: int, bounds: Sequence[int]) -> PackedRows: ...
+
+@final
+class PackedRows:
+    def __iter__(self) -> PackedRows: ...
+    def __next__(self) -> RecordBatch: ...
 
 @final
 class SealedFiles:
@@ -277,33 +292,6 @@ class SealedStore:
         end: int | None = None,
     ) -> Array: ...
     def verify(self, files: SealedFiles, log: CommitLog, index: Sequence[IndexFile]) -> Report: ...
-
-@final
-class LogSealing:
-    def __new__(
-        cls, log_dir: _Path, directory: _Path, partitions: Sequence[tuple[str, int]], header: str | None = None
-    ) -> LogSealing: ...
-    def add_segment(self, partition: tuple[str, int], segment: LogSegment, following: LogSegment | None) -> None: ...
-    @property
-    def partitions(self) -> list[tuple[str, int]]: ...
-    def add_facts(self, facts: _SegmentFacts) -> None: ...
-    def bounds(self) -> list[int]: ...
-    def finish(self) -> Report: ...
-    def finish_with(self, written: Sequence[bytes]) -> Report: ...
-
-@final
-class PackedSegment:
-    def __new__(
-        cls,
-        partition: tuple[str, int],
-        part: int,
-        segment: LogSegment,
-        end_offset: int,
-        bounds: Sequence[int],
-        header: str | None = None,
-    ) -> PackedSegment: ...
-    def __iter__(self) -> PackedSegment: ...
-    def __next__(self) -> RecordBatch: ...
 
 @final
 class SealedLogs:

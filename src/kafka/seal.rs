@@ -4,13 +4,13 @@
 //! sealed rows finds what a scan finds.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use bytes::Bytes;
 
 use super::format::names::{base_offset, topic_partition};
 use super::read::key_entries::key_entries;
@@ -21,18 +21,14 @@ use super::read::segment_range::SegmentRange;
 use super::read::segment_reader::{OnError, SegmentReader};
 use crate::error::{Error, Result};
 use crate::hash_index::sealed::{
-    self, Catalog, KeysFile, Layout, Packed, Packer, Row, Rows, Sample, SealedKeys, StoreFile, place,
+    self, Blocks, Catalog, Draft, Facts, Layout, Row, Rows, Sample, SealedKeys, Sealing, Source, StoreFile, Take, place,
 };
 use crate::hash_index::{KeyColumn, Keys, Topics};
-use crate::report::{Finding, Kind, Report};
+use crate::report::{Finding, Report};
 use crate::time_range::TimeRange;
 
 /// Records that are read together.
 const BATCH_ROWS: usize = 65_536;
-/// Rows that are packed together.
-const ROWS_A_BATCH: usize = 1 << 20;
-/// Threads that sort and encode.
-const THREADS: usize = 2;
 /// The kind of a `.log` file in the catalog.
 const SEGMENT: &str = "segment";
 /// That of the last segment of a partition, if it ends with something that a broker was writing. Before another segment that is
@@ -47,255 +43,118 @@ pub type Partition = (String, i32);
 /// Offsets, the end excluded.
 pub type Offsets = (i64, i64);
 
-/// Seals one log directory.
-#[derive(Debug)]
-pub struct LogSealing {
-    directory: PathBuf,
-    files: Vec<place::Listed>,
-    partitions: Vec<Partition>,
-    header: Option<String>,
-    rows: Rows,
-    presence: place::Presence,
-    sample: Sample,
-    report: Report,
-}
-
-impl LogSealing {
-    /// Lists the files of a log directory, whose index will be in `directory`. Values of the header are sealed beside the keys.
-    ///
-    /// # Errors
-    /// The system's error, with the path.
-    pub fn new(
-        log_dir: &Path,
-        directory: &Path,
-        mut partitions: Vec<Partition>,
-        header: Option<String>,
-    ) -> Result<Self> {
-        partitions.sort();
-        let files = place::list_store(log_dir, directory, kind_of)?;
-        let (rows, presence) = (place::no_rows(directory)?, place::Presence::begin(directory)?);
-        let (sample, report) = (Sample::default(), Report::default());
-        Ok(Self { directory: directory.to_owned(), files, partitions, header, rows, presence, sample, report })
-    }
-
-    /// Adds the keys of a segment, whose records end where the next segment begins. If reading it passes over anything, the
-    /// findings are reported, and it is not sealed.
-    ///
-    /// # Errors
-    /// The system's error, with the path.
-    pub fn add_segment(
-        &mut self,
-        partition: &Partition,
-        segment: &Arc<Segment>,
-        next: Option<&Arc<Segment>>,
-    ) -> Result<()> {
-        let part = self.part(partition)?;
-        let rows = &mut self.rows;
-        let (facts, report) =
-            facts_of(partition, part, segment, next, self.header.as_deref(), |block| rows.push(block))?;
-        self.report.add(report);
-        match facts {
-            Some(facts) => {
-                self.rows.keep();
-                self.add_facts(facts);
-            }
-            None => self.rows.drop_new(),
-        }
-        Ok(())
-    }
-
-    /// The number of a partition in packed rows.
-    ///
-    /// # Errors
-    /// `InvalidArgument` if it is not to be sealed.
-    pub fn part(&self, partition: &Partition) -> Result<u32> {
-        let part = self.partitions.iter().position(|each| each == partition).and_then(|part| u32::try_from(part).ok());
-        part.ok_or_else(|| Error::InvalidArgument(format!("no partition {}-{} to seal", partition.0, partition.1)))
-    }
-
-    /// Adds what is known of a segment that is whole, and whose rows another process sorts.
-    pub fn add_facts(&mut self, facts: SegmentFacts) {
-        self.report.count("segments", 1);
-        self.report.count("entries", facts.sample.rows);
-        self.sample.add(facts.sample);
-        if let Some((_, file)) = self.files.iter_mut().find(|(_, file)| file.path == facts.file.path) {
-            *file = facts.file;
-        }
-    }
-
-    /// The partitions, by their numbers.
-    pub fn partitions(&self) -> &[Partition] {
-        &self.partitions
-    }
-
-    /// The first hashes of the ranges into which other processes sort the rows, but for the first range.
-    pub fn bounds(&self) -> Vec<i32> {
-        self.sample.bounds()
-    }
-
-    /// Writes the sealed index. Segments that changed while they were read are not sealed.
-    ///
-    /// # Errors
-    /// The system's error, with the path.
-    pub fn finish(mut self) -> Result<Report> {
-        let rows = std::mem::replace(&mut self.rows, Rows::new(&self.directory));
-        let layout = Layout::Partitions(self.partitions.clone());
-        let keys = place::write_keys(&self.directory, &place::name_of_now(), &layout, rows, THREADS)?;
-        self.publish(keys)
-    }
-
-    /// Writes the catalog of files of keys that other processes wrote, as [`place::write_packed`] described them.
-    ///
-    /// # Errors
-    /// As [`Self::finish`]; `Corrupt` if rows are missing.
-    pub fn finish_with(self, written: Vec<Bytes>) -> Result<Report> {
-        let keys = place::described(&self.directory, written, self.sample.rows)?;
-        self.publish(keys)
-    }
-
-    fn publish(self, keys: Vec<KeysFile>) -> Result<Report> {
-        let Self { directory, files: listed, partitions, header, presence, mut report, .. } = self;
-        let mut files = Vec::new();
-        for (path, mut file) in listed {
-            if file.entries.is_some() && !file.is_still_at(&path)? {
-                file.entries = None;
-                report.find(&path, 0, Kind::SealedFile, "the segment as it was read", "it changed: not sealed");
-            }
-            files.push(file);
-        }
-        report.count("files", files.len() as u64);
-        report.count("key_files", keys.len() as u64);
-        let bytes: i64 = keys.iter().map(|file| file.size).sum();
-        report.count("key_bytes", u64::try_from(bytes).unwrap_or(0));
-        let notes = header.map(|header| (HEADER.to_owned(), header)).into_iter().collect();
-        let catalog = Catalog { layout: Layout::Partitions(partitions), files, keys, notes };
-        place::publish(&directory, &catalog, &presence)?;
-        Ok(report)
-    }
-}
-
-/// What a catalog and a plan need of a segment that is whole.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SegmentFacts {
-    /// The segment in the catalog, as it was read: a broker may have appended to what was listed.
-    pub file: StoreFile,
-    /// Its rows, and hashes of some.
-    pub sample: Sample,
-}
-
-impl SegmentFacts {
-    /// For another process: the line of the catalog, hashes, and the end of the offsets that have rows.
-    ///
-    /// # Errors
-    /// `InvalidArgument` if it cannot be encoded.
-    pub fn encode(self) -> Result<(Vec<u8>, Vec<i32>, i64)> {
-        let end_offset = self.file.last_offset.map_or(0, |last| last.saturating_add(1));
-        let (layout, files) = (Layout::OneLog, vec![self.file]);
-        let catalog = Catalog { layout, files, keys: Vec::new(), notes: BTreeMap::new() };
-        Ok((catalog.encode()?, self.sample.hashes, end_offset))
-    }
-
-    /// Of another process.
-    ///
-    /// # Errors
-    /// `Corrupt`.
-    pub fn decode(directory: &Path, (file, hashes, _): (Vec<u8>, Vec<i32>, i64)) -> Result<Self> {
-        let file = Catalog::decode(directory, file.into())?.files.pop();
-        let file = file.ok_or_else(|| Error::corrupt(directory, 0, "a segment", "none"))?;
-        let rows = file.entries.and_then(|entries| u64::try_from(entries).ok()).unwrap_or(0);
-        Ok(Self { file, sample: Sample { rows, hashes } })
-    }
-}
-
-/// Reads a segment whose records end where the next segment begins. Without facts it cannot be sealed, and the report says why.
+/// Prepares to seal a log directory: lists its files. The sealed index will be in `directory`, and it will have the values of
+/// the header next to the keys.
 ///
 /// # Errors
-/// The system's error, with the path.
-pub fn describe_segment(
-    partition: &Partition,
-    segment: &Arc<Segment>,
-    next: Option<&Arc<Segment>>,
-    header: Option<&str>,
-) -> Result<(Option<SegmentFacts>, Report)> {
-    facts_of(partition, 0, segment, next, header, |_| Ok(()))
-}
-
-fn facts_of(
-    partition: &Partition,
-    part: u32,
-    segment: &Arc<Segment>,
-    next: Option<&Arc<Segment>>,
-    header: Option<&str>,
-    mut take: impl FnMut(&[Row]) -> Result<()>,
-) -> Result<(Option<SegmentFacts>, Report)> {
-    let (mut known, mut sample, mut report) = (RowFacts::default(), Sample::default(), Report::default());
-    let read = for_each_row(partition, part, segment, next, header, |block| {
-        known.note(block);
-        sample.note(block);
-        take(block)
-    })?;
-    if !read.damage.is_empty() {
-        report.findings.extend(read.damage);
-        report.count("segments_not_sealed", 1);
-        return Ok((None, report));
-    }
-    let end = next.map_or_else(|| segment.next_offset(), |next| Ok(next.base_offset()))?;
-    let kind = if read.is_unfinished { UNFINISHED } else { SEGMENT };
-    let file = StoreFile {
-        first_offset: Some(segment.base_offset()),
-        last_offset: known.last_offset,
-        end_offset: Some(end),
-        first_timestamp: known.first_timestamp,
-        last_timestamp: known.last_timestamp,
-        entries: Some(i64::try_from(sample.rows).unwrap_or(i64::MAX)),
-        ..StoreFile::new(&name_of(partition, segment), kind, segment.status())
-    };
-    Ok((Some(SegmentFacts { file, sample }), report))
-}
-
-/// The rows of a segment that is whole, packed by ranges of their hashes: see [`Packer`].
-#[derive(Debug)]
-pub struct PackedSegment {
-    reader: SegmentReader,
-    partition: Partition,
-    part: u32,
+/// An I/O error, with the path.
+pub fn sealing(
+    log_dir: &Path,
+    directory: &Path,
+    mut partitions: Vec<Partition>,
     header: Option<String>,
-    bounds: Vec<i32>,
+) -> Result<Sealing> {
+    partitions.sort();
+    let files = place::list_store(log_dir, directory, kind_of)?;
+    let notes = header.map(|header| (HEADER.to_owned(), header)).into_iter().collect();
+    let draft = Draft { files, notes, ..Draft::default() };
+    Sealing::new(directory, Layout::Partitions(partitions), "segments", draft, Box::new(|_| Ok(())))
 }
 
-impl PackedSegment {
-    /// Prepares to read a segment up to an offset, where its rows ended when it was described: a broker may append. `part` is the
-    /// number of its partition.
-    ///
-    /// # Errors
-    /// The system's error, with the path.
-    pub fn open(
-        partition: Partition,
-        part: u32,
-        segment: &Arc<Segment>,
-        end_offset: i64,
-        header: Option<String>,
-        bounds: Vec<i32>,
-    ) -> Result<Self> {
-        let reader = reader_of(&partition, segment, None, end_offset, header.as_deref())?;
-        Ok(Self { reader, partition, part, header, bounds })
+/// A segment, whose records end where the next one begins.
+#[derive(Debug)]
+pub struct SegmentSource {
+    /// The partition.
+    pub partition: Partition,
+    /// Its number in the sealed index.
+    pub part: u32,
+    /// The segment.
+    pub segment: Arc<Segment>,
+    /// The next segment of the partition.
+    pub next: Option<Arc<Segment>>,
+    /// The header whose values are sealed next to the keys.
+    pub header: Option<String>,
+}
+
+impl Source for SegmentSource {
+    fn read(&self, mut take: Option<Take<'_>>) -> Result<(Option<Facts>, Report)> {
+        let (mut known, mut sample, mut report) = (RowFacts::default(), Sample::default(), Report::default());
+        let read = self.for_each_row(|block| {
+            known.note(block);
+            sample.note(block);
+            take.as_mut().map_or(Ok(()), |take| take(block))
+        })?;
+        if !read.damage.is_empty() {
+            report.findings.extend(read.damage);
+            report.count("segments_not_sealed", 1);
+            return Ok((None, report));
+        }
+        let segment = &self.segment;
+        let end = self.next.as_ref().map_or_else(|| segment.next_offset(), |next| Ok(next.base_offset()))?;
+        let kind = if read.is_unfinished { UNFINISHED } else { SEGMENT };
+        let file = StoreFile {
+            first_offset: Some(segment.base_offset()),
+            last_offset: known.last_offset,
+            end_offset: Some(end),
+            first_timestamp: known.first_timestamp,
+            last_timestamp: known.last_timestamp,
+            entries: Some(i64::try_from(sample.rows).unwrap_or(i64::MAX)),
+            // As it was read: a broker may have appended to what was listed.
+            ..StoreFile::new(&name_of(&self.partition, segment), kind, segment.status())
+        };
+        // A broker may append before the rows are read again.
+        let end = known.last_offset.map_or(0, |last| last.saturating_add(1));
+        Ok((Some(Facts { file, sample, end, ..Facts::default() }), report))
     }
 
-    /// Returns the next rows; `None` at the end.
-    ///
-    /// # Errors
-    /// The system's error, with the path.
-    pub fn next_rows(&mut self) -> Result<Option<Vec<Packed>>> {
-        let mut packer = Packer::new(&self.bounds);
-        let mut count = 0;
-        while count < ROWS_A_BATCH
-            && let Some(records) = self.reader.next_batch()?
-        {
-            let rows = rows_of(&self.partition, self.part, &records, self.header.as_deref())?;
-            packer.push(&rows);
-            count += rows.len().max(1);
+    fn blocks(&self, part: Range<i64>) -> Result<Blocks> {
+        let Self { partition, part: number, header, .. } = self;
+        let (partition, number, header) = (partition.clone(), *number, header.clone());
+        let mut reader = self.reader(None, part.end)?;
+        Ok(Box::new(std::iter::from_fn(move || {
+            let records = reader.next_batch().transpose()?;
+            Some(records.and_then(|records| rows_of(&partition, number, &records, header.as_deref())))
+        })))
+    }
+}
+
+impl SegmentSource {
+    /// Calls `take` with the rows, in blocks. Returns what reading the segment passed over.
+    fn for_each_row(&self, mut take: impl FnMut(&[Row]) -> Result<()>) -> Result<PassedOver> {
+        let end_offset = self.next.as_ref().map_or(i64::MAX, |next| next.base_offset());
+        let mut reader = self.reader(self.next.as_ref(), end_offset)?;
+        while let Some(records) = reader.next_batch()? {
+            take(&rows_of(&self.partition, self.part, &records, self.header.as_deref())?)?;
         }
-        Ok((count > 0).then(|| packer.finish()))
+        let damage = reader.damage().to_vec();
+        let is_unfinished = reader.findings().len() > damage.len();
+        Ok(PassedOver { damage, is_unfinished })
+    }
+
+    fn reader(&self, next: Option<&Arc<Segment>>, end_offset: i64) -> Result<SegmentReader> {
+        let mut columns = vec![Column::Topic, Column::Key, Column::Offset, Column::Timestamp];
+        columns.extend(self.header.as_ref().map(|_| Column::Headers));
+        let scan = RecordScan {
+            times: TimeRange::ALL,
+            keys: None,
+            offsets: None,
+            columns,
+            batch_size: BATCH_ROWS,
+            control: false,
+            check_crc: true,
+            on_error: OnError::Stop,
+        };
+        let owner = |segment: &Arc<Segment>| SegmentRange {
+            topic: Some(self.partition.0.clone()),
+            partition: Some(self.partition.1),
+            ..SegmentRange::whole(Arc::clone(segment))
+        };
+        let begin_offset = self.segment.base_offset();
+        let mut ranges = vec![SegmentRange { begin_offset, end_offset, ..owner(&self.segment) }];
+        // Nothing of the next segment is read. A reader that knows of it takes an unfinished end before it for damage.
+        let nothing = |next| SegmentRange { begin_position: Some(0), end_position: Some(0), ..owner(next) };
+        ranges.extend(next.map(nothing));
+        SegmentReader::records(ranges, scan)
     }
 }
 
@@ -353,59 +212,6 @@ struct PassedOver {
     damage: Vec<Finding>,
     /// The end of the log, which a broker was writing.
     is_unfinished: bool,
-}
-
-/// Calls `take` with the rows of a segment, in blocks. Returns what reading it passed over.
-///
-/// # Errors
-/// The system's error, with the path; those of `take`.
-fn for_each_row(
-    partition: &Partition,
-    part: u32,
-    segment: &Arc<Segment>,
-    next: Option<&Arc<Segment>>,
-    header: Option<&str>,
-    mut take: impl FnMut(&[Row]) -> Result<()>,
-) -> Result<PassedOver> {
-    let end_offset = next.map_or(i64::MAX, |next| next.base_offset());
-    let mut reader = reader_of(partition, segment, next, end_offset, header)?;
-    while let Some(records) = reader.next_batch()? {
-        take(&rows_of(partition, part, &records, header)?)?;
-    }
-    let damage = reader.damage().to_vec();
-    let is_unfinished = reader.findings().len() > damage.len();
-    Ok(PassedOver { damage, is_unfinished })
-}
-
-fn reader_of(
-    partition: &Partition,
-    segment: &Arc<Segment>,
-    next: Option<&Arc<Segment>>,
-    end_offset: i64,
-    header: Option<&str>,
-) -> Result<SegmentReader> {
-    let mut columns = vec![Column::Topic, Column::Key, Column::Offset, Column::Timestamp];
-    columns.extend(header.map(|_| Column::Headers));
-    let scan = RecordScan {
-        times: TimeRange::ALL,
-        keys: None,
-        offsets: None,
-        columns,
-        batch_size: BATCH_ROWS,
-        control: false,
-        check_crc: true,
-        on_error: OnError::Stop,
-    };
-    let owner = |segment: &Arc<Segment>| SegmentRange {
-        topic: Some(partition.0.clone()),
-        partition: Some(partition.1),
-        ..SegmentRange::whole(Arc::clone(segment))
-    };
-    let mut ranges = vec![SegmentRange { begin_offset: segment.base_offset(), end_offset, ..owner(segment) }];
-    // Nothing of the next segment is read. A reader that knows of it takes an unfinished end before it for damage.
-    let nothing = |next| SegmentRange { begin_position: Some(0), end_position: Some(0), ..owner(next) };
-    ranges.extend(next.map(nothing));
-    SegmentReader::records(ranges, scan)
 }
 
 /// The rows of a batch of records: one for each key, and one for each value of the header.
@@ -549,8 +355,15 @@ impl SealedLogs {
         for (partition, segments) in logs {
             let Some(part) = self.parts.get(partition).copied() else { continue };
             for (number, file) in self.standing(partition, segments) {
-                let (Some(segment), next) = (segments.get(number), segments.get(number + 1)) else { continue };
-                let read = for_each_row(partition, part, segment, next, self.header(), |rows| expected.push(rows))?;
+                let Some(segment) = segments.get(number) else { continue };
+                let source = SegmentSource {
+                    partition: partition.clone(),
+                    part,
+                    segment: Arc::clone(segment),
+                    next: segments.get(number + 1).cloned(),
+                    header: self.header().map(str::to_owned),
+                };
+                let read = source.for_each_row(|rows| expected.push(rows))?;
                 // The check of the log reports it.
                 if !read.damage.is_empty() {
                     expected.drop_new();

@@ -1,4 +1,4 @@
-//! `StoreSealing`, `SealedStore` and `SealedFiles`.
+//! The sealed index: `Sealing` and its sources, `SealedStore` and `SealedFiles` of RocketMQ, `SealedLogs` of Kafka.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,25 +17,30 @@ use pyo3_arrow::PyRecordBatch;
 use super::commit_log::PyCommitLog;
 use super::convert;
 use super::index_file::PyIndexFile;
+use super::kafka::PyLogSegment;
 use super::keys::{self, list_array};
 use super::location::{self, PyPath};
 use super::report;
 use super::time;
-use crate::hash_index::IndexFile;
-use crate::hash_index::sealed::{Layout, Packed, Row, Sample, place, unpack};
+use crate::hash_index::sealed::sealing::EncodedFacts;
+use crate::hash_index::sealed::{Facts, Layout, Packed, PackedRows, Row, Sealing, Source, place, unpack};
+use crate::hash_index::{IndexFile, key_hash_of_utf8};
 use crate::io::fork::Generation;
-use crate::rocketmq::seal::{self, FileFacts, SealedStore, Sealing, Standing};
+use crate::kafka::Segment;
+use crate::kafka::seal::{self as kafka, Offsets, Partition, SealedLogs, SegmentSource};
+use crate::rocketmq::seal::{self as rocketmq, IndexSource, SealedStore, Standing};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(sealed_directory, m)?)?;
     m.add_function(wrap_pyfunction!(expect_catalog, m)?)?;
-    m.add_function(wrap_pyfunction!(describe_index_file, m)?)?;
-    m.add_function(wrap_pyfunction!(packed_rows, m)?)?;
     m.add_function(wrap_pyfunction!(write_packed_keys, m)?)?;
     m.add_function(wrap_pyfunction!(discard_packed_keys, m)?)?;
-    m.add_class::<PyStoreSealing>()?;
+    m.add_class::<PySealing>()?;
+    m.add_class::<PySealSource>()?;
+    m.add_class::<PyPackedRows>()?;
     m.add_class::<PySealedStore>()?;
-    m.add_class::<PySealedFiles>()
+    m.add_class::<PySealedFiles>()?;
+    m.add_class::<PySealedLogs>()
 }
 
 /// Return the directory of a sealed index: `_logdex` below a directory, or the directory itself if that is its name.
@@ -54,14 +59,18 @@ fn open_files(files: &[PyRef<'_, PyIndexFile>]) -> PyResult<Vec<Arc<IndexFile>>>
     files.iter().map(|file| file.inner()).collect()
 }
 
-/// Seals a store: sorts the entries of its index files by their hashes, and writes them with a catalog.
-#[pyclass(name = "StoreSealing", module = "logdex._core", frozen)]
-struct PyStoreSealing {
+/// Seals a store or a log directory: sorts its entries by their hashes, and writes them with a catalog.
+#[pyclass(name = "Sealing", module = "logdex._core", frozen)]
+struct PySealing {
     sealing: Mutex<Option<Sealing>>,
     process: Generation,
 }
 
-impl PyStoreSealing {
+impl PySealing {
+    fn new(sealing: Sealing) -> Self {
+        Self { sealing: Mutex::new(Some(sealing)), process: Generation::current() }
+    }
+
     /// Calls `call` without the interpreter lock: another thread may hold the sealing's lock while it reads a file.
     fn with<T: Send>(
         &self,
@@ -70,52 +79,81 @@ impl PyStoreSealing {
     ) -> PyResult<T> {
         self.process.check_writer(Path::new("the sealed index"))?;
         py.detach(|| call(&mut self.sealing.lock().unwrap_or_else(PoisonError::into_inner)))
-            .ok_or_else(|| PyValueError::new_err("the store is sealed already"))
+            .ok_or_else(|| PyValueError::new_err("it is sealed already"))
     }
 }
 
 #[pymethods]
-impl PyStoreSealing {
-    /// List the files of a store.
+impl PySealing {
+    /// List the files of a RocketMQ store.
     ///
     /// Args:
     ///     root: The store's root.
     ///     directory: The directory of the sealed index, `_logdex`.
     ///     log: The store's log.
+    ///     files: The index files.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
-    #[new]
-    fn new(
+    ///     OSError: An I/O error.
+    #[staticmethod]
+    fn of_store(
         py: Python<'_>,
         #[pyo3(from_py_with = location::path)] root: PathBuf,
         #[pyo3(from_py_with = location::path)] directory: PathBuf,
         log: &PyCommitLog,
+        files: Vec<PyRef<'_, PyIndexFile>>,
     ) -> PyResult<Self> {
-        let log = log.inner()?;
-        let sealing = py.detach(|| Sealing::new(&root, &directory, &log))?;
-        Ok(Self { sealing: Mutex::new(Some(sealing)), process: Generation::current() })
+        let (log, files) = (log.inner()?, open_files(&files)?);
+        Ok(Self::new(py.detach(|| rocketmq::sealing(&root, &directory, log, files))?))
     }
 
-    /// Add the entries of an index file. A damaged file is left out, and becomes a finding of the report.
+    /// List the files of a Kafka log directory.
+    ///
+    /// Args:
+    ///     log_dir: The log directory.
+    ///     directory: The directory of the sealed index, `_logdex`.
+    ///     partitions: Topics and numbers of all partitions.
+    ///     header: The name of a header whose values are sealed next to the keys.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
-    fn add_index_file(&self, py: Python<'_>, log: &PyCommitLog, file: &PyIndexFile) -> PyResult<()> {
-        let (log, file) = (log.inner()?, file.inner()?);
-        Ok(self.with(py, |sealing| sealing.as_mut().map(|sealing| sealing.add_index_file(&log, &file)))??)
+    ///     OSError: An I/O error.
+    #[staticmethod]
+    #[pyo3(signature = (log_dir, directory, partitions, header=None))]
+    fn of_logs(
+        py: Python<'_>,
+        #[pyo3(from_py_with = location::path)] log_dir: PathBuf,
+        #[pyo3(from_py_with = location::path)] directory: PathBuf,
+        partitions: Vec<Partition>,
+        header: Option<String>,
+    ) -> PyResult<Self> {
+        Ok(Self::new(py.detach(|| kafka::sealing(&log_dir, &directory, partitions, header))?))
     }
 
-    /// Add what `describe_index_file` returned of an index file, whose rows other processes sort.
-    fn add_facts(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = location::path)] path: PathBuf,
-        facts: PyFacts,
-    ) -> PyResult<()> {
-        let (rows, hashes, offsets, timestamps, geometry, last_of_file) = facts;
-        let facts = FileFacts { sample: Sample { rows, hashes }, offsets, timestamps, geometry, last_of_file };
-        self.with(py, |sealing| sealing.as_mut().map(|sealing| sealing.add_facts(&path, facts)))
+    /// Add the entries of a source. A damaged source is left out, and becomes a finding of the report.
+    ///
+    /// Raises:
+    ///     OSError: An I/O error.
+    fn add(&self, py: Python<'_>, source: &PySealSource) -> PyResult<()> {
+        Ok(self.with(py, |sealing| sealing.as_mut().map(|sealing| sealing.add(&*source.source)))??)
+    }
+
+    /// Add what `SealSource.describe` returned in another process, whose rows other processes sort.
+    ///
+    /// Raises:
+    ///     CorruptFileError: It is something else.
+    fn add_facts(&self, py: Python<'_>, facts: EncodedFacts) -> PyResult<()> {
+        let facts = Facts::decode(facts)?;
+        self.with(py, |sealing| sealing.as_mut().map(|sealing| sealing.add_facts(facts)))
+    }
+
+    /// The partitions of a log directory, by their numbers; None for a store.
+    #[getter]
+    fn partitions(&self, py: Python<'_>) -> PyResult<Option<Vec<Partition>>> {
+        let partitions = |sealing: &Sealing| match sealing.layout() {
+            Layout::OneLog => None,
+            Layout::Partitions(partitions) => Some(partitions.clone()),
+        };
+        self.with(py, |sealing| sealing.as_ref().map(partitions))
     }
 
     /// Return the first hashes of the ranges into which other processes sort the rows, but for the first range.
@@ -123,115 +161,111 @@ impl PyStoreSealing {
         self.with(py, |sealing| sealing.as_ref().map(Sealing::bounds))
     }
 
-    /// Write the catalog of files of keys that other processes wrote.
-    ///
-    /// Args:
-    ///     log: The log.
-    ///     files: The index files.
-    ///     written: What `write_packed_keys` returned in all tasks.
-    ///
-    /// Returns:
-    ///     A report, as `finish`.
-    ///
-    /// Raises:
-    ///     CorruptFileError: Rows are missing.
-    ///     OSError: The system refuses.
-    fn finish_with<'py>(
-        &self,
-        py: Python<'py>,
-        log: &PyCommitLog,
-        files: Vec<PyRef<'py, PyIndexFile>>,
-        written: Vec<Vec<u8>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let (log, files) = (log.inner()?, open_files(&files)?);
-        let sealing = self.with(py, Option::take)?;
-        let written = written.into_iter().map(Bytes::from).collect();
-        let found = py.detach(|| sealing.finish_with(&log, &files, written))?;
-        report::report(py, &found)
-    }
-
     /// Write the sealed index.
     ///
     /// Args:
-    ///     log: The log.
-    ///     files: The index files.
+    ///     written: What `write_packed_keys` returned in all tasks, if other processes sorted the rows.
     ///
     /// Returns:
-    ///     A report that counts files and entries. Findings are index files that are not sealed.
+    ///     A report that counts sources and entries. Findings are damage, and sources that are not sealed.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
-    fn finish<'py>(
-        &self,
-        py: Python<'py>,
-        log: &PyCommitLog,
-        files: Vec<PyRef<'py, PyIndexFile>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let (log, files) = (log.inner()?, open_files(&files)?);
+    ///     CorruptFileError: Rows are missing.
+    ///     OSError: An I/O error.
+    #[pyo3(signature = (written=None))]
+    fn finish<'py>(&self, py: Python<'py>, written: Option<Vec<Vec<u8>>>) -> PyResult<Bound<'py, PyAny>> {
         let sealing = self.with(py, Option::take)?;
-        let found = py.detach(|| sealing.finish(&log, &files))?;
+        let written = written.map(|written| written.into_iter().map(Bytes::from).collect());
+        let found = py.detach(|| sealing.finish(written))?;
         report::report(py, &found)
     }
 }
 
-/// What a catalog needs of an index file: see [`FileFacts`].
-type PyFacts = (u64, Vec<i32>, (i64, i64), (i64, i64), (u32, u32), Vec<(u64, i64)>);
-
-/// Read and check an index file, for `StoreSealing.add_facts` in another process.
-///
-/// Args:
-///     log: The log.
-///     file: The index file.
-///
-/// Returns:
-///     Facts, or None if it cannot be sealed, and a report that says why.
-///
-/// Raises:
-///     OSError: The system refuses.
-#[pyfunction]
-fn describe_index_file<'py>(
-    py: Python<'py>,
-    log: &PyCommitLog,
-    file: &PyIndexFile,
-) -> PyResult<(Option<PyFacts>, Bound<'py, PyAny>)> {
-    let (log, file) = (log.inner()?, file.inner()?);
-    let (facts, found) = py.detach(|| seal::describe_index_file(&log, &file))?;
-    let facts = facts.map(|facts| {
-        let Sample { rows, hashes } = facts.sample;
-        (rows, hashes, facts.offsets, facts.timestamps, facts.geometry, facts.last_of_file)
-    });
-    Ok((facts, report::report(py, &found)?))
+/// A file whose entries are sealed: an index file, or a segment.
+#[pyclass(name = "SealSource", module = "logdex._core", frozen)]
+struct PySealSource {
+    source: Box<dyn Source>,
 }
 
-/// Return the rows of some entries of an index file, packed by ranges of their hashes.
-///
-/// Args:
-///     log: The log, for the times.
-///     file: The index file.
-///     position: The first entry, from 1 on.
-///     limit: The most entries.
-///     bounds: The first hashes of all ranges but the first, ascending.
-///
-/// Returns:
-///     An Arrow record batch of range (int32) and rows (binary), of which each has many index entries.
-///
-/// Raises:
-///     OSError: The system refuses.
-#[pyfunction]
-fn packed_rows<'py>(
-    py: Python<'py>,
-    log: &PyCommitLog,
-    file: &PyIndexFile,
-    position: u32,
-    limit: u32,
-    bounds: Vec<i32>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let (log, file) = (log.inner()?, file.inner()?);
-    packed_batch(py, &py.detach(|| seal::packed_rows_of(&log, &file, position, limit, &bounds))?)
+#[pymethods]
+impl PySealSource {
+    /// Use an index file, and the log that has the times of its messages.
+    #[staticmethod]
+    fn index_file(log: &PyCommitLog, file: &PyIndexFile) -> PyResult<Self> {
+        Ok(Self { source: Box::new(IndexSource { log: log.inner()?, file: file.inner()? }) })
+    }
+
+    /// Use a segment.
+    ///
+    /// Args:
+    ///     partition: Topic and number.
+    ///     part: The number of the partition in `Sealing.partitions`.
+    ///     segment: The segment.
+    ///     following: The next one, where its records end.
+    ///     header: The name of a header whose values are sealed next to the keys.
+    #[staticmethod]
+    #[pyo3(signature = (partition, part, segment, following=None, header=None))]
+    fn segment(
+        partition: Partition,
+        part: u32,
+        segment: &PyLogSegment,
+        following: Option<&PyLogSegment>,
+        header: Option<String>,
+    ) -> PyResult<Self> {
+        let (segment, next) = (segment.inner()?, following.map(PyLogSegment::inner).transpose()?);
+        Ok(Self { source: Box::new(SegmentSource { partition, part, segment, next, header }) })
+    }
+
+    /// Read and check the source, for `Sealing.add_facts` in another process.
+    ///
+    /// Returns:
+    ///     Facts, the last of which is the end of its parts, or None if it cannot be sealed; and a report with the reason.
+    ///
+    /// Raises:
+    ///     OSError: An I/O error.
+    fn describe<'py>(&self, py: Python<'py>) -> PyResult<(Option<EncodedFacts>, Bound<'py, PyAny>)> {
+        let (facts, found) = py.detach(|| self.source.read(None))?;
+        Ok((facts.map(Facts::encode).transpose()?, report::report(py, &found)?))
+    }
+
+    /// Return the rows of a part, packed by ranges of their hashes.
+    ///
+    /// Args:
+    ///     begin: The first entry of an index file, from 1 on. A segment is read from its start.
+    ///     end: The end: of entries, or of offsets.
+    ///     bounds: The first hashes of all ranges but the first, ascending.
+    ///
+    /// Returns:
+    ///     An iterator of Arrow record batches of range (int32) and rows (binary), of which each has many index entries.
+    ///
+    /// Raises:
+    ///     OSError: An I/O error.
+    fn packed(&self, py: Python<'_>, begin: i64, end: i64, bounds: Vec<i32>) -> PyResult<PyPackedRows> {
+        let rows = py.detach(|| PackedRows::new(&*self.source, begin..end, bounds))?;
+        Ok(PyPackedRows { rows: Mutex::new(rows) })
+    }
+}
+
+/// The packed rows of a source: an iterator of record batches.
+#[pyclass(name = "PackedRows", module = "logdex._core", frozen)]
+struct PyPackedRows {
+    rows: Mutex<PackedRows>,
+}
+
+#[pymethods]
+impl PyPackedRows {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let packed = py.detach(|| self.rows.lock().unwrap_or_else(PoisonError::into_inner).next_rows())?;
+        packed.map(|packed| packed_batch(py, &packed)).transpose()
+    }
 }
 
 /// An Arrow record batch of range (int32) and rows (binary).
-pub(super) fn packed_batch<'py>(py: Python<'py>, packed: &[Packed]) -> PyResult<Bound<'py, PyAny>> {
+fn packed_batch<'py>(py: Python<'py>, packed: &[Packed]) -> PyResult<Bound<'py, PyAny>> {
     let columns: [(&str, ArrayRef); 2] = [
         ("range", Arc::new(Int32Array::from_iter_values(packed.iter().map(|(range, _)| *range)))),
         ("rows", Arc::new(BinaryArray::from_iter_values(packed.iter().map(|(_, rows)| rows)))),
@@ -246,15 +280,15 @@ pub(super) fn packed_batch<'py>(py: Python<'py>, packed: &[Packed]) -> PyResult<
 ///     directory: The directory of the sealed index, `_logdex`.
 ///     name: How the names of the files begin.
 ///     attempt: How they end, so that two attempts of a task write different files.
-///     batches: An iterator of Arrow record batches, as `packed_rows` returns them. The rows have to fit in memory.
-///     partitions: Of a Kafka log directory: the partitions of `LogSealing`.
+///     batches: An iterator of Arrow record batches, as `SealSource.packed` returns them. The rows have to fit in memory.
+///     partitions: Of a Kafka log directory: `Sealing.partitions`.
 ///
 /// Returns:
-///     The description of each file, for `finish_with`.
+///     The description of each file, for `Sealing.finish`.
 ///
 /// Raises:
 ///     ValueError: Another column.
-///     OSError: The system refuses.
+///     OSError: An I/O error.
 #[pyfunction]
 #[pyo3(signature = (directory, name, attempt, batches, partitions=None))]
 fn write_packed_keys<'py>(
@@ -282,7 +316,7 @@ fn write_packed_keys<'py>(
 ///     name: How the names of the files begin.
 ///
 /// Raises:
-///     OSError: The system refuses.
+///     OSError: An I/O error.
 #[pyfunction]
 fn discard_packed_keys(
     py: Python<'_>,
@@ -355,7 +389,7 @@ impl PySealedStore {
     /// Raises:
     ///     FileNotFoundError: There is none.
     ///     CorruptFileError: The catalog is damaged, of another version, or of a Kafka log directory.
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     #[staticmethod]
     #[pyo3(signature = (directory, beside=Vec::new()))]
     fn open(
@@ -399,7 +433,7 @@ impl PySealedStore {
     /// Return the index files that are as they were when the store was sealed.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     fn standing(&self, py: Python<'_>, index: PathBuf) -> PyResult<PySealedFiles> {
         Ok(PySealedFiles { standing: py.detach(|| self.store.standing(&index))? })
     }
@@ -408,7 +442,7 @@ impl PySealedStore {
     /// read from the last message on.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     fn tell_end(&self, py: Python<'_>, log: &PyCommitLog) -> PyResult<()> {
         let log = log.inner()?;
         Ok(py.detach(|| self.store.tell_end(&log))?)
@@ -428,7 +462,7 @@ impl PySealedStore {
     ///
     /// Raises:
     ///     CorruptFileError: A file of the sealed index is damaged.
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     #[pyo3(signature = (files, keys, *, topics=None, begin=None, end=None))]
     fn select<'py>(
         &self,
@@ -442,7 +476,11 @@ impl PySealedStore {
         let keys = keys::keys(keys, topics)?;
         let range = time::time_range(begin, end)?;
         let found = py.detach(|| {
-            let hashes: Vec<i32> = keys.hashes().iter().map(|hash| hash.unwrap_or(-1)).collect();
+            let hashes = keys.hashes();
+            let hashes: Vec<i32> = match keys.nulls() {
+                None => hashes.values().to_vec(),
+                Some(_) => hashes.iter().map(|hash| hash.unwrap_or(-1)).collect(),
+            };
             self.store.select(&files.standing, &hashes, range)
         })?;
         list_array(py, found.into_list_array(keys.nulls().cloned()))
@@ -459,7 +497,7 @@ impl PySealedStore {
     ///     A report.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: An I/O error.
     fn verify<'py>(
         &self,
         py: Python<'py>,
@@ -469,6 +507,115 @@ impl PySealedStore {
     ) -> PyResult<Bound<'py, PyAny>> {
         let (log, index) = (log.inner()?, open_files(&index)?);
         let found = py.detach(|| self.store.verify(&files.standing, &log, &index))?;
+        report::report(py, &found)
+    }
+}
+
+/// A partition, and its segments by ascending base offset.
+type PyLog<'py> = (Partition, Vec<PyRef<'py, PyLogSegment>>);
+
+fn segments_of(segments: &[PyRef<'_, PyLogSegment>]) -> PyResult<Vec<Arc<Segment>>> {
+    segments.iter().map(|segment| segment.inner()).collect()
+}
+
+fn logs_of(logs: Vec<PyLog<'_>>) -> PyResult<Vec<(Partition, Vec<Arc<Segment>>)>> {
+    logs.into_iter().map(|(partition, segments)| Ok((partition, segments_of(&segments)?))).collect()
+}
+
+/// The sealed index of a log directory, open for lookups.
+#[pyclass(name = "SealedLogs", module = "logdex._core", frozen)]
+struct PySealedLogs {
+    logs: SealedLogs,
+}
+
+#[pymethods]
+impl PySealedLogs {
+    /// Open a sealed index.
+    ///
+    /// Args:
+    ///     directory: Its directory, `_logdex`.
+    ///
+    /// Raises:
+    ///     FileNotFoundError: There is none.
+    ///     CorruptFileError: The catalog is damaged, of another version, or of a RocketMQ store.
+    ///     OSError: An I/O error.
+    #[staticmethod]
+    fn open(py: Python<'_>, #[pyo3(from_py_with = location::path)] directory: PathBuf) -> PyResult<Self> {
+        Ok(Self { logs: py.detach(|| SealedLogs::open(&directory))? })
+    }
+
+    /// The directory.
+    #[getter]
+    fn directory(&self) -> PyPath {
+        PyPath(self.logs.directory().to_owned())
+    }
+
+    /// The header whose values are sealed next to the keys; None: the keys only.
+    #[getter]
+    fn header(&self) -> Option<&str> {
+        self.logs.header()
+    }
+
+    /// Row groups that were read for lookups.
+    #[getter]
+    fn reads(&self) -> u64 {
+        self.logs.reads()
+    }
+
+    /// Count the segments of a partition that are as they were when they were sealed, and their entries.
+    fn entries(&self, partition: Partition, segments: Vec<PyRef<'_, PyLogSegment>>) -> PyResult<(u64, u64)> {
+        Ok(self.logs.entries(&partition, &segments_of(&segments)?))
+    }
+
+    /// Find the candidates of a key in some partitions.
+    ///
+    /// Args:
+    ///     key: The index key, `topic#key`.
+    ///     logs: ((topic, number), segments) of each partition.
+    ///     begin: First timestamp, inclusive.
+    ///     end: Last timestamp, inclusive.
+    ///
+    /// Returns:
+    ///     For each partition the ranges of offsets that are sealed, ascending, and the candidates in them, newest first.
+    ///
+    /// Raises:
+    ///     CorruptFileError: A file of the sealed index is damaged.
+    ///     OSError: An I/O error.
+    #[pyo3(signature = (key, logs, *, begin=None, end=None))]
+    fn select(
+        &self,
+        py: Python<'_>,
+        key: &str,
+        logs: Vec<PyLog<'_>>,
+        begin: Option<&Bound<'_, PyAny>>,
+        end: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Vec<(Vec<Offsets>, Vec<i64>)>> {
+        let (logs, times) = (logs_of(logs)?, time::time_range(begin, end)?);
+        let hash = key_hash_of_utf8(key.as_bytes());
+        let covered: Vec<(Partition, Vec<Offsets>)> = logs
+            .into_iter()
+            .map(|(partition, segments)| {
+                let covered = self.logs.covered(&partition, &segments);
+                (partition, covered)
+            })
+            .collect();
+        let found = py.detach(|| self.logs.select(hash, times, &covered))?;
+        Ok(covered.into_iter().map(|(_, covered)| covered).zip(found).collect())
+    }
+
+    /// Compare the rows with the records of the segments that are as they were.
+    ///
+    /// Args:
+    ///     logs: ((topic, number), segments) of each partition.
+    ///
+    /// Returns:
+    ///     A report.
+    ///
+    /// Raises:
+    ///     OSError: An I/O error.
+    fn verify<'py>(&self, py: Python<'py>, logs: Vec<PyLog<'py>>) -> PyResult<Bound<'py, PyAny>> {
+        let logs = logs_of(logs)?;
+        let found = py.detach(|| self.logs.verify(&logs))?;
         report::report(py, &found)
     }
 }

@@ -4,17 +4,17 @@
 //! its count. All others are asked as before.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-use bytes::Bytes;
 
 use super::commit_log::{CommitLog, HeadTimes, KnownEnd};
 use super::index_recovery::{holds_tags, is_indexed};
 use super::offset_files::OffsetFile;
 use crate::error::{Error, Result, shown};
 use crate::hash_index::sealed::{
-    self, Catalog, KeysFile, Layout, NO_TIME, Packed, Packer, Row, Rows, Sample, SealedKeys, StoreFile, place,
+    self, Blocks, Catalog, Draft, Facts, Layout, NO_TIME, Row, Rows, Sample, SealedKeys, Sealing, Source, StoreFile,
+    Take, place,
 };
 use crate::hash_index::{Entry, Hits, IndexFile};
 use crate::io::storage::{self, Kind as FileKind};
@@ -23,8 +23,6 @@ use crate::time_range::TimeRange;
 
 /// Entries that are read together.
 const BLOCK: u32 = 65_536;
-/// Threads that sort and encode.
-const THREADS: usize = 2;
 /// The kind of an index file in the catalog, and its directory.
 const INDEX: (&str, &str) = ("index", "index");
 /// The kind of a file of the log.
@@ -36,264 +34,214 @@ const JOINTS: &str = "logdex.joints";
 const LONGEST_JOINT: u64 = 64 << 20;
 const GEOMETRY: [&str; 2] = ["logdex.hash_slots", "logdex.max_entries"];
 
-/// Seals one store.
-#[derive(Debug)]
-pub struct Sealing {
-    directory: PathBuf,
-    files: Vec<place::Listed>,
-    rows: Rows,
-    presence: place::Presence,
-    notes: BTreeMap<String, String>,
-    /// By the start of each log file: the last message that an entry leads to.
-    last_of_file: BTreeMap<u64, i64>,
-    sample: Sample,
-    report: Report,
-}
-
-impl Sealing {
-    /// Lists the files of a store, whose index will be in a directory.
-    ///
-    /// # Errors
-    /// The system's error, with the path.
-    pub fn new(root: &Path, directory: &Path, log: &CommitLog) -> Result<Self> {
-        let mut files = place::list_store(root, directory, kind_of)?;
-        let mut last_of_file = BTreeMap::new();
-        for file in log.files()? {
-            last_of_file.insert(file.start, -1);
-            if !files.iter().any(|(path, _)| *path == file.path) {
-                let status = storage::status(&file.path)?;
-                let path = shown(&file.path);
-                files.push((file.path, StoreFile::new(&path, kind_of(&path), &status)));
-            }
-        }
-        let (rows, report) = (place::no_rows(directory)?, Report::default());
-        let presence = place::Presence::begin(directory)?;
-        Ok(Self {
-            directory: directory.to_owned(),
-            files,
-            rows,
-            presence,
-            notes: BTreeMap::new(),
-            last_of_file,
-            sample: Sample::default(),
-            report,
-        })
-    }
-
-    /// Adds the entries of an index file. If it is damaged, its first finding is reported, and it is not sealed.
-    ///
-    /// # Errors
-    /// The system's error, with the path.
-    pub fn add_index_file(&mut self, log: &CommitLog, file: &IndexFile) -> Result<()> {
-        let rows = &mut self.rows;
-        let starts: Vec<u64> = self.last_of_file.keys().copied().collect();
-        let (facts, report) = facts_of(log, &starts, file, Times::OfBoth, |block| rows.push(block))?;
-        self.report.add(report);
-        match facts {
-            Some(facts) => {
-                self.rows.keep();
-                self.add_facts(file.path(), facts);
-            }
-            None => self.rows.drop_new(),
-        }
-        Ok(())
-    }
-
-    /// Adds what is known of an index file that is whole, and whose rows another process sorts.
-    pub fn add_facts(&mut self, path: &Path, facts: FileFacts) {
-        for (start, last) in facts.last_of_file {
-            if let Some(known) = self.last_of_file.get_mut(&start) {
-                *known = last.max(*known);
-            }
-        }
-        for (name, number) in GEOMETRY.iter().zip([facts.geometry.0, facts.geometry.1]) {
-            self.notes.insert((*name).to_owned(), number.to_string());
-        }
-        if let Some((_, listed)) = self.files.iter_mut().find(|(listed, _)| listed == path) {
-            listed.entries = Some(i64::try_from(facts.sample.rows).unwrap_or(i64::MAX));
-            (listed.first_offset, listed.last_offset) = (Some(facts.offsets.0), Some(facts.offsets.1));
-            (listed.first_timestamp, listed.last_timestamp) = (Some(facts.timestamps.0), Some(facts.timestamps.1));
-        }
-        self.report.count("index_files", 1);
-        self.report.count("entries", facts.sample.rows);
-        self.sample.add(facts.sample);
-    }
-
-    /// The first hashes of the ranges into which other processes sort the rows, but for the first range.
-    pub fn bounds(&self) -> Vec<i32> {
-        self.sample.bounds()
-    }
-
-    /// Writes the sealed index. Files that changed since they were listed are not sealed.
-    ///
-    /// # Errors
-    /// The system's error, with the path.
-    pub fn finish(mut self, log: &CommitLog, index: &[Arc<IndexFile>]) -> Result<Report> {
-        let rows = std::mem::replace(&mut self.rows, Rows::new(&self.directory));
-        let keys = place::write_keys(&self.directory, &place::name_of_now(), &Layout::OneLog, rows, THREADS)?;
-        self.publish(log, index, keys)
-    }
-
-    /// Writes the catalog of files of keys that other processes wrote, as [`place::write_packed`] described them.
-    ///
-    /// # Errors
-    /// As [`Self::finish`]; `Corrupt` if rows are missing.
-    pub fn finish_with(self, log: &CommitLog, index: &[Arc<IndexFile>], written: Vec<Bytes>) -> Result<Report> {
-        let keys = place::described(&self.directory, written, self.sample.rows)?;
-        self.publish(log, index, keys)
-    }
-
-    fn publish(mut self, log: &CommitLog, index: &[Arc<IndexFile>], keys: Vec<KeysFile>) -> Result<Report> {
-        self.describe_log(log)?;
-        let tags = holds_tags(log, index)?;
-        if let Some(tags) = tags {
-            self.notes.insert(TAGS.to_owned(), tags.to_string());
-        }
-        let joints = self.joints(log, index, tags.unwrap_or(false))?;
-        self.notes.insert(JOINTS.to_owned(), joints);
-        let mut files = Vec::new();
-        for (path, mut file) in std::mem::take(&mut self.files) {
-            if file.kind == INDEX.0 && file.entries.is_some() && !file.is_still_at(&path)? {
-                file.entries = None;
-                self.report.find(&path, 0, Kind::SealedFile, "the file as it was listed", "it changed: not sealed");
-            }
-            files.push(file);
-        }
-        self.report.count("files", files.len() as u64);
-        self.report.count("key_files", keys.len() as u64);
-        let bytes: i64 = keys.iter().map(|file| file.size).sum();
-        self.report.count("key_bytes", u64::try_from(bytes).unwrap_or(0));
-        let catalog = Catalog { layout: Layout::OneLog, files, keys, notes: self.notes };
-        place::publish(&self.directory, &catalog, &self.presence)?;
-        Ok(self.report)
-    }
-
-    /// Finds the ranges between the sealed index files, before the first and after the last, in which no message lacks an entry.
-    ///
-    /// A file does not say this of the messages at its ends: they may have entries in the files beside it.
-    fn joints(&self, log: &CommitLog, index: &[Arc<IndexFile>], tags: bool) -> Result<String> {
-        let is_sealed = |file: &&Arc<IndexFile>| {
-            let listed = self.files.iter().find(|(path, _)| path == file.path());
-            listed.is_some_and(|(_, listed)| listed.entries.is_some_and(|entries| entries > 0))
-        };
-        let sealed: Vec<Arc<IndexFile>> = index.iter().filter(is_sealed).cloned().collect();
-        let mut spans = Vec::new();
-        for file in &sealed {
-            let header = file.header()?;
-            spans.push((header.begin_phy_offset.cast_unsigned(), header.end_phy_offset.cast_unsigned()));
-        }
-        spans.sort_unstable();
-        let (begin, end) = (log.min_offset()?, log.max_offset()?);
-        let mut ranges = Vec::new();
-        if let (Some((first, _)), Some((_, last)), Some(last_message)) =
-            (spans.first(), spans.last(), log.last_message()?)
-        {
-            ranges.push(('s', begin, *first, first + 1));
-            ranges.extend(spans.windows(2).filter_map(|pair| match pair {
-                [(_, last), (first, _)] => Some(('m', *last, *first, first + 1)),
-                _ => None,
-            }));
-            ranges.push(('e', *last, last_message, end));
-        }
-        let mut joints = Vec::new();
-        for (place, from, last, to) in ranges {
-            let read = from.max(begin);
-            if last < read || last >= end || last - read > LONGEST_JOINT {
-                continue;
-            }
-            if is_indexed(log, &sealed, read, last, tags)? {
-                joints.push(format!("{place}{from}-{to}"));
-            }
-        }
-        Ok(joints.join(" "))
-    }
-
-    /// Fills in offsets and times of the files of the log.
-    fn describe_log(&mut self, log: &CommitLog) -> Result<()> {
-        let end = log.max_offset()?;
-        let mut times = HeadTimes::new(log)?;
-        let last_written = log.last_file()?;
-        for file in log.files()? {
-            let Some((_, listed)) = self.files.iter_mut().find(|(path, _)| *path == file.path) else { continue };
-            let Some(first) = times.of(file.start.cast_signed())? else { continue };
-            let known = self.last_of_file.get(&file.start).copied().and_then(|offset| u64::try_from(offset).ok());
-            // An entry may lead behind the end of the log.
-            let from = known.filter(|offset| *offset < end).unwrap_or(file.start);
-            let (last, file_end) = log.last_of_file(&file, from)?;
-            let Some((offset, time)) = last else { continue };
-            listed.first_offset = Some(file.start.cast_signed());
-            listed.first_timestamp = Some(first);
-            listed.last_offset = Some(offset.cast_signed());
-            listed.last_timestamp = Some(time);
-            let end = if file.start == last_written { end } else { file_end };
-            listed.end_offset = Some(end.cast_signed());
-        }
-        Ok(())
-    }
-}
-
-/// What a catalog and a plan need of an index file that is whole.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FileFacts {
-    /// Its entries, and hashes of some.
-    pub sample: Sample,
-    /// Offsets of its header: of the first and the last message.
-    pub offsets: (i64, i64),
-    /// Times of its header, in ms.
-    pub timestamps: (i64, i64),
-    /// Slots, and entries of a full file.
-    pub geometry: (u32, u32),
-    /// By the start of each log file: the last message that an entry leads to.
-    pub last_of_file: Vec<(u64, i64)>,
-}
-
-/// Reads and checks an index file. Without facts it cannot be sealed, and the report says why.
+/// Prepares to seal a store: lists its files. The sealed index will be in `directory`.
 ///
 /// # Errors
-/// The system's error, with the path.
-pub fn describe_index_file(log: &CommitLog, file: &IndexFile) -> Result<(Option<FileFacts>, Report)> {
-    let starts: Vec<u64> = log.files()?.iter().map(|file| file.start).collect();
-    facts_of(log, &starts, file, Times::None, |_| Ok(()))
+/// An I/O error, with the path.
+pub fn sealing(root: &Path, directory: &Path, log: Arc<CommitLog>, index: Vec<Arc<IndexFile>>) -> Result<Sealing> {
+    let mut files = place::list_store(root, directory, kind_of)?;
+    for file in log.files()? {
+        if !files.iter().any(|(path, _)| *path == file.path) {
+            let status = storage::status(&file.path)?;
+            let path = shown(&file.path);
+            files.push((file.path, StoreFile::new(&path, kind_of(&path), &status)));
+        }
+    }
+    let complete = move |draft: &mut Draft| {
+        describe_log(draft, &log)?;
+        let tags = holds_tags(&log, &index)?;
+        if let Some(tags) = tags {
+            draft.notes.insert(TAGS.to_owned(), tags.to_string());
+        }
+        let joints = joints(&draft.files, &log, &index, tags.unwrap_or(false))?;
+        draft.notes.insert(JOINTS.to_owned(), joints);
+        Ok(())
+    };
+    let draft = Draft { files, ..Draft::default() };
+    Sealing::new(directory, Layout::OneLog, "index_files", draft, Box::new(complete))
 }
 
-fn facts_of(
-    log: &CommitLog,
-    starts: &[u64],
-    file: &IndexFile,
-    times: Times,
-    mut take: impl FnMut(&[Row]) -> Result<()>,
-) -> Result<(Option<FileFacts>, Report)> {
-    let mut last_of_file: BTreeMap<u64, i64> = starts.iter().map(|start| (*start, -1)).collect();
-    let mut facts = FileFacts::default();
-    let (read, verified) = std::thread::scope(|scope| {
-        let check = scope.spawn(|| file.verify());
-        let read = for_each_row(log, file, times, |block| {
-            for row in block {
-                note_last(&mut last_of_file, row.offset);
-            }
-            facts.sample.note(block);
-            take(block)
-        });
-        (read, check.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-    });
-    let is_ordered = read?;
-    let verified = verified?;
-    let header = file.header()?;
-    let mut report = Report::default();
-    if let Some(finding) = verified.findings.first() {
-        report.findings.push(finding.clone());
-    } else if !is_ordered {
-        let expected = format!("entries between offsets {} and {}", header.begin_phy_offset, header.end_phy_offset);
-        report.find(file.path(), 0, Kind::SealedFile, expected, "an entry outside: not sealed");
-    } else {
-        facts.offsets = (header.begin_phy_offset, header.end_phy_offset);
-        facts.timestamps = (header.begin_timestamp, header.end_timestamp);
-        facts.geometry = (file.geometry().hash_slots(), file.geometry().max_entries());
-        facts.last_of_file = last_of_file.into_iter().filter(|(_, last)| *last >= 0).collect();
-        return Ok((Some(facts), report));
+/// Finds the ranges between the sealed index files, before the first and after the last, in which no message lacks an entry.
+///
+/// A file does not say this of the messages at its ends: they may have entries in the files next to it.
+fn joints(files: &[place::Listed], log: &CommitLog, index: &[Arc<IndexFile>], tags: bool) -> Result<String> {
+    let is_sealed = |file: &&Arc<IndexFile>| {
+        let listed = files.iter().find(|(path, _)| path == file.path());
+        listed.is_some_and(|(_, listed)| listed.entries.is_some_and(|entries| entries > 0))
+    };
+    let sealed: Vec<Arc<IndexFile>> = index.iter().filter(is_sealed).cloned().collect();
+    let mut spans = Vec::new();
+    for file in &sealed {
+        let header = file.header()?;
+        spans.push((header.begin_phy_offset.cast_unsigned(), header.end_phy_offset.cast_unsigned()));
     }
-    report.count("index_files_not_sealed", 1);
-    Ok((None, report))
+    spans.sort_unstable();
+    let (begin, end) = (log.min_offset()?, log.max_offset()?);
+    let mut ranges = Vec::new();
+    if let (Some((first, _)), Some((_, last)), Some(last_message)) = (spans.first(), spans.last(), log.last_message()?)
+    {
+        ranges.push(('s', begin, *first, first + 1));
+        ranges.extend(spans.windows(2).filter_map(|pair| match pair {
+            [(_, last), (first, _)] => Some(('m', *last, *first, first + 1)),
+            _ => None,
+        }));
+        ranges.push(('e', *last, last_message, end));
+    }
+    let mut joints = Vec::new();
+    for (place, from, last, to) in ranges {
+        let read = from.max(begin);
+        if last < read || last >= end || last - read > LONGEST_JOINT {
+            continue;
+        }
+        if is_indexed(log, &sealed, read, last, tags)? {
+            joints.push(format!("{place}{from}-{to}"));
+        }
+    }
+    Ok(joints.join(" "))
+}
+
+/// Fills in offsets and times of the files of the log.
+fn describe_log(draft: &mut Draft, log: &Arc<CommitLog>) -> Result<()> {
+    let end = log.max_offset()?;
+    let mut times = HeadTimes::new(Arc::clone(log))?;
+    let last_written = log.last_file()?;
+    for file in log.files()? {
+        let Some((_, listed)) = draft.files.iter_mut().find(|(path, _)| *path == file.path) else { continue };
+        let start = file.start.cast_signed();
+        let Some(first) = times.of(start)? else { continue };
+        let known = draft.others.iter().filter(|other| other.first_offset == Some(start));
+        let known = known.filter_map(|other| u64::try_from(other.last_offset?).ok()).max();
+        // An entry may lead past the end of the log.
+        let from = known.filter(|offset| *offset < end).unwrap_or(file.start);
+        let (last, file_end) = log.last_of_file(&file, from)?;
+        let Some((offset, time)) = last else { continue };
+        listed.first_offset = Some(start);
+        listed.first_timestamp = Some(first);
+        listed.last_offset = Some(offset.cast_signed());
+        listed.last_timestamp = Some(time);
+        let end = if file.start == last_written { end } else { file_end };
+        listed.end_offset = Some(end.cast_signed());
+    }
+    Ok(())
+}
+
+/// An index file, and the log that has the times of its messages.
+#[derive(Debug)]
+pub struct IndexSource {
+    /// The log.
+    pub log: Arc<CommitLog>,
+    /// The index file.
+    pub file: Arc<IndexFile>,
+}
+
+impl Source for IndexSource {
+    fn read(&self, mut take: Option<Take<'_>>) -> Result<(Option<Facts>, Report)> {
+        let Self { log, file } = self;
+        let mut last_of_file: BTreeMap<u64, i64> = log.files()?.iter().map(|file| (file.start, -1)).collect();
+        let mut sample = Sample::default();
+        let header = file.header()?;
+        let mut is_ordered = true;
+        let (read, verified) = std::thread::scope(|scope| {
+            let check = scope.spawn(|| file.verify());
+            let times = if take.is_some() { Times::OfBoth } else { Times::None };
+            let read = self.rows(times, 1..u32::MAX).and_then(|mut blocks| {
+                blocks.try_for_each(|block| {
+                    let block = block?;
+                    for row in &block {
+                        is_ordered &= (header.begin_phy_offset..=header.end_phy_offset).contains(&row.offset);
+                        note_last(&mut last_of_file, row.offset);
+                    }
+                    sample.note(&block);
+                    take.as_mut().map_or(Ok(()), |take| take(&block))
+                })
+            });
+            (read, check.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        });
+        read?;
+        let mut report = Report::default();
+        if let Some(finding) = verified?.findings.first() {
+            report.findings.push(finding.clone());
+        } else if !is_ordered {
+            let expected = format!("entries between offsets {} and {}", header.begin_phy_offset, header.end_phy_offset);
+            report.find(file.path(), 0, Kind::SealedFile, expected, "an entry outside: not sealed");
+        } else {
+            let geometry = [file.geometry().hash_slots(), file.geometry().max_entries()];
+            let log_file = |(start, last): (u64, i64)| StoreFile {
+                kind: LOG.to_owned(),
+                first_offset: Some(start.cast_signed()),
+                last_offset: Some(last),
+                ..StoreFile::default()
+            };
+            let name = file.path().file_name().unwrap_or_default().to_string_lossy();
+            let listed = StoreFile {
+                path: format!("{}/{name}", INDEX.1),
+                kind: INDEX.0.to_owned(),
+                size: Facts::AS_LISTED,
+                first_offset: Some(header.begin_phy_offset),
+                last_offset: Some(header.end_phy_offset),
+                first_timestamp: Some(header.begin_timestamp),
+                last_timestamp: Some(header.end_timestamp),
+                entries: Some(i64::try_from(sample.rows).unwrap_or(i64::MAX)),
+                ..StoreFile::default()
+            };
+            let facts = Facts {
+                end: listed.entries.map_or(1, |entries| entries + 1),
+                file: listed,
+                others: last_of_file.into_iter().filter(|(_, last)| *last >= 0).map(log_file).collect(),
+                notes: GEOMETRY
+                    .iter()
+                    .zip(geometry)
+                    .map(|(name, number)| ((*name).to_owned(), number.to_string()))
+                    .collect(),
+                sample,
+            };
+            return Ok((Some(facts), report));
+        }
+        report.count("index_files_not_sealed", 1);
+        Ok((None, report))
+    }
+
+    fn blocks(&self, part: Range<i64>) -> Result<Blocks> {
+        let position = |number: i64| u32::try_from(number.max(1)).unwrap_or(u32::MAX);
+        Ok(Box::new(self.rows(Times::OfBoth, position(part.start)..position(part.end))?))
+    }
+}
+
+impl IndexSource {
+    /// Returns the rows of some entries, in blocks.
+    fn rows(
+        &self,
+        source: Times,
+        positions: Range<u32>,
+    ) -> Result<impl Iterator<Item = Result<Vec<Row>>> + Send + use<>> {
+        let (file, seconds) = (Arc::clone(&self.file), self.file.seconds()?);
+        let mut times = HeadTimes::new(Arc::clone(&self.log))?;
+        let mut time_of = move |entry: &Entry, position| -> Result<i64> {
+            Ok(match source {
+                Times::None => NO_TIME,
+                Times::OfLog => times.of(entry.phy_offset)?.unwrap_or(NO_TIME),
+                Times::OfBoth => {
+                    let exact = times.of(entry.phy_offset)?;
+                    exact.or_else(|| seconds(position, entry.time_diff)).unwrap_or(NO_TIME)
+                }
+            })
+        };
+        let Range { start: mut position, end } = positions;
+        Ok(std::iter::from_fn(move || {
+            let entries = match file.read_entries(position, BLOCK.min(end.saturating_sub(position))) {
+                Ok(entries) if entries.is_empty() => return None,
+                Ok(entries) => entries,
+                Err(error) => return Some(Err(error)),
+            };
+            let row = |(entry, position): (&Entry, u32)| {
+                let time = time_of(entry, position)?;
+                Ok(Row { key_hash: entry.key_hash, part: 0, offset: entry.phy_offset, time })
+            };
+            let rows = entries.iter().zip(position..).map(row).collect();
+            position += u32::try_from(entries.len()).unwrap_or(u32::MAX);
+            Some(rows)
+        }))
+    }
 }
 
 fn note_last(last_of_file: &mut BTreeMap<u64, i64>, offset: i64) {
@@ -312,76 +260,6 @@ enum Times {
     OfLog,
     /// None.
     None,
-}
-
-/// Returns the rows of some entries of an index file, from a position on, packed by ranges of their hashes: see [`Packer`].
-///
-/// # Errors
-/// The system's error, with the path.
-pub fn packed_rows_of(
-    log: &CommitLog,
-    file: &IndexFile,
-    position: u32,
-    limit: u32,
-    bounds: &[i32],
-) -> Result<Vec<Packed>> {
-    let (seconds, mut times) = (file.seconds()?, HeadTimes::new(log)?);
-    let mut packer = Packer::new(bounds);
-    let end = position.saturating_add(limit);
-    let mut begin = position;
-    while begin < end {
-        let entries = file.read_entries(begin, BLOCK.min(end - begin))?;
-        if entries.is_empty() {
-            break;
-        }
-        let rows = entries.iter().zip(begin..).map(|(entry, position)| row(entry, position, &seconds, &mut times));
-        packer.push(&rows.collect::<Result<Vec<Row>>>()?);
-        begin += u32::try_from(entries.len()).unwrap_or(u32::MAX);
-    }
-    Ok(packer.finish())
-}
-
-/// Calls `take` with the rows of an index file, in blocks. Returns whether all are between the header's offsets.
-///
-/// # Errors
-/// The system's error, with the path; those of `take`.
-fn for_each_row(
-    log: &CommitLog,
-    file: &IndexFile,
-    source: Times,
-    mut take: impl FnMut(&[Row]) -> Result<()>,
-) -> Result<bool> {
-    let (header, seconds) = (file.header()?, file.seconds()?);
-    let seconds = |position, difference| if source == Times::OfBoth { seconds(position, difference) } else { None };
-    let mut times = HeadTimes::new(log)?;
-    let (mut position, mut is_ordered) = (1, true);
-    loop {
-        let entries = file.read_entries(position, BLOCK)?;
-        if entries.is_empty() {
-            return Ok(is_ordered);
-        }
-        let mut rows = Vec::with_capacity(entries.len());
-        for (entry, position) in entries.iter().zip(position..) {
-            is_ordered &= (header.begin_phy_offset..=header.end_phy_offset).contains(&entry.phy_offset);
-            rows.push(match source {
-                Times::None => Row { key_hash: entry.key_hash, part: 0, offset: entry.phy_offset, time: NO_TIME },
-                Times::OfBoth | Times::OfLog => row(entry, position, &seconds, &mut times)?,
-            });
-        }
-        take(&rows)?;
-        position += u32::try_from(entries.len()).unwrap_or(u32::MAX);
-    }
-}
-
-fn row(
-    entry: &Entry,
-    position: u32,
-    seconds: &impl Fn(u32, i32) -> Option<i64>,
-    times: &mut HeadTimes<'_>,
-) -> Result<Row> {
-    let exact = times.of(entry.phy_offset)?;
-    let time = exact.or_else(|| seconds(position, entry.time_diff)).unwrap_or(NO_TIME);
-    Ok(Row { key_hash: entry.key_hash, part: 0, offset: entry.phy_offset, time })
 }
 
 /// The kind of a file by its path below the root.
@@ -574,16 +452,17 @@ impl SealedStore {
     ///
     /// # Errors
     /// The system's error, with the path. Damage is a finding.
-    pub fn verify(&self, standing: &Standing, log: &CommitLog, index: &[Arc<IndexFile>]) -> Result<Report> {
+    pub fn verify(&self, standing: &Standing, log: &Arc<CommitLog>, index: &[Arc<IndexFile>]) -> Result<Report> {
         let catalog_path = self.directory.join(place::CATALOG);
         let mut expected = Rows::new(&std::env::temp_dir());
         // The rows of a message at the end of a file may be those of the file beside it.
         let inner = |offset: i64| standing.is_all || standing.spans.iter().any(|(a, b)| *a < offset && offset < *b);
         for file in index.iter().filter(|file| standing.is_of(file.path())) {
-            for_each_row(log, file, Times::OfLog, |rows| {
-                let rows: Vec<Row> = rows.iter().filter(|row| inner(row.offset)).copied().collect();
-                expected.push(&rows)
-            })?;
+            let source = IndexSource { log: Arc::clone(log), file: Arc::clone(file) };
+            for rows in source.rows(Times::OfLog, 1..u32::MAX)? {
+                let rows: Vec<Row> = rows?.into_iter().filter(|row| inner(row.offset)).collect();
+                expected.push(&rows)?;
+            }
             expected.keep();
         }
         sealed::check::compare(&self.keys, &catalog_path, expected, |row| inner(row.offset))

@@ -9,11 +9,11 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from logdex import _core
-from logdex._core import LogSealing, SealedLogs, ThreadLock
+from logdex._core import SealedLogs, Sealing, SealSource, ThreadLock
 from logdex._files import Closing, RemotePath, locate_beside, refuse_broker_directory
 from logdex.errors import CorruptFileError
 from logdex.hash_index.sealed import open_sealed
@@ -21,7 +21,7 @@ from logdex.kafka.files import MAX_OFFSET
 from logdex.report import Report, merge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from logdex._core import LogSegment
@@ -137,23 +137,26 @@ def seal(
     progress: Progress | None,
 ) -> Report:
     """Seal a log directory; see `LogDir.seal`."""
-    sealing = LogSealing(log_dir, sealing_target(log_dir, out), [(log.topic, log.partition) for log in logs], header)
-    planned = list(planned_segments(logs))
-    total, done = sum(segment.size for _, segment, _ in planned), 0
-    for partition, segment, following in planned:
-        sealing.add_segment(partition, segment, following)
+    partitions = [(log.topic, log.partition) for log in logs]
+    sealing = Sealing.of_logs(log_dir, sealing_target(log_dir, out), partitions, header)
+    planned = planned_segments(logs)
+    total, done = sum(segment.size for *_, segment, _ in planned), 0
+    for partition, part, segment, following in planned:
+        sealing.add(SealSource.segment(partition, part, segment, following, header))
         done += segment.size
         if progress is not None:
             progress(done, total)
     return merge([sealing.finish(), missing_segments(logs)])
 
 
-def planned_segments(logs: Sequence[Log]) -> Iterator[tuple[tuple[str, int], LogSegment, LogSegment | None]]:
-    """Return each segment with its partition and the segment that follows, where its records end."""
-    for log in logs:
+def planned_segments(logs: Sequence[Log]) -> list[tuple[tuple[str, int], int, LogSegment, LogSegment | None]]:
+    """Return each segment with its partition, the number of that in a sealed index, and the segment that follows."""
+    planned: list[tuple[tuple[str, int], int, LogSegment, LogSegment | None]] = []
+    for number, log in enumerate(sorted(logs, key=lambda log: (log.topic.encode(), log.partition))):
         segments = log.segments
-        following: Iterable[LogSegment | None] = chain(segments[1:], [None])
-        yield from (((log.topic, log.partition), *pair) for pair in zip(segments, following, strict=False))
+        pairs = zip(segments, [*segments[1:], None], strict=False)
+        planned += [((log.topic, log.partition), number, *pair) for pair in pairs]
+    return planned
 
 
 def missing_segments(logs: Sequence[Log]) -> Report:

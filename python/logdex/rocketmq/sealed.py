@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from logdex import _core
-from logdex._core import SealedStore, StoreSealing, ThreadLock
+from logdex._core import SealedStore, Sealing, SealSource, ThreadLock
 from logdex._files import RemotePath, refuse_broker_directory
 from logdex.errors import CorruptFileError
 from logdex.hash_index.directory import list_directory
@@ -206,13 +206,13 @@ def seal(
 ) -> Report:
     """Seal a store; see `MessageStore.seal`."""
     directory = sealing_target(layout.root, out)
-    sealing = StoreSealing(layout.root, directory, log)
     files = index.files if index is not None else []
+    sealing = Sealing.of_store(layout.root, directory, log, files)
     total, done = sum(map(len, files)), 0
     for file in files:
-        sealing.add_index_file(log, file)
+        sealing.add(SealSource.index_file(log, file))
         done += len(file)
         if progress is not None:
             progress(done, total)
     absent = Report(absent=[] if files else ["key index"])
-    return merge([sealing.finish(log, files), absent])
+    return merge([sealing.finish(), absent])

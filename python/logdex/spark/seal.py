@@ -5,25 +5,16 @@ from __future__ import annotations
 import pickle
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
 import pyarrow as pa
 from pyspark import TaskContext
 
-from logdex._core import (
-    LogSealing,
-    PackedSegment,
-    StoreSealing,
-    describe_index_file,
-    describe_segment,
-    discard_packed_keys,
-    packed_rows,
-    write_packed_keys,
-)
+from logdex._core import Sealing, SealSource, discard_packed_keys, write_packed_keys
 from logdex.detection import Kind, detect
 from logdex.kafka import LogDir
+from logdex.kafka.files import MAX_OFFSET
 from logdex.kafka.sealed import missing_segments, planned_segments, sealing_target
 from logdex.report import merge
 from logdex.rocketmq import MessageStore
@@ -37,6 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from logdex._core import CommitLog, IndexFile
     from logdex.kafka import Log
     from logdex.report import Report
 
@@ -85,101 +77,68 @@ def seal(
         return _seal_store(spark, root, opened, place)
 
 
-class _Source(Protocol):
+@dataclass(frozen=True)
+class _Source:
     """An index file or a segment, which is opened in a task only: pickled, it is closed."""
 
-    def describe(self) -> tuple[Any, Report]:
-        """Check it. Return what a catalog needs of it, or None if it cannot be sealed, and why."""
+    kind: Literal["index_file", "segment"]
+    arguments: bytes
+    begin: int
+    rows_per_task: int
+    end: int = 0
 
-    def as_described(self, facts: Any) -> _Source:
-        """Return the source with what was known of it then: it may grow."""
+    def opened(self) -> SealSource:
+        make: Callable[..., SealSource] = getattr(SealSource, self.kind)
+        return make(*pickle.loads(self.arguments))  # noqa: S301 -- the driver's own
 
     def parts(self) -> Sequence[int]:
-        """Return where tasks begin to read it."""
+        """Return where tasks begin to read the source."""
+        return range(self.begin, self.end, self.rows_per_task)
 
     def packed(self, begin: int, bounds: Sequence[int]) -> Iterable[Any]:
         """Return the rows of a part in record batches, packed by ranges of their hashes."""
+        return self.opened().packed(begin, min(begin + self.rows_per_task, self.end), bounds)
 
 
-@dataclass(frozen=True)
-class _IndexFile:
-    opened: bytes
-    entries: int = 0
-
-    def describe(self) -> tuple[Any, Report]:
-        return describe_index_file(*pickle.loads(self.opened))  # noqa: S301 -- the driver's own
-
-    def as_described(self, facts: Any) -> _IndexFile:
-        return replace(self, entries=facts[0])
-
-    def parts(self) -> Sequence[int]:
-        return range(1, self.entries + 1, _ENTRIES_A_TASK)
-
-    def packed(self, begin: int, bounds: Sequence[int]) -> Iterable[Any]:
-        log, file = pickle.loads(self.opened)  # noqa: S301 -- as above
-        return [packed_rows(log, file, begin, min(_ENTRIES_A_TASK, self.entries + 1 - begin), bounds)]
+def _index_file(log: CommitLog, file: IndexFile) -> _Source:
+    return _Source("index_file", pickle.dumps((log, file)), 1, _ENTRIES_A_TASK)
 
 
-@dataclass(frozen=True)
-class _Segment:
-    opened: bytes
-    partition: tuple[str, int]
-    number: int
-    header: str | None
-    end_offset: int = 0
-
-    def describe(self) -> tuple[Any, Report]:
-        segment, following = pickle.loads(self.opened)  # noqa: S301 -- as above
-        return describe_segment(self.partition, segment, following, self.header)
-
-    def as_described(self, facts: Any) -> _Segment:
-        return replace(self, end_offset=facts[2])
-
-    def parts(self) -> Sequence[int]:
-        return [0]
-
-    def packed(self, begin: int, bounds: Sequence[int]) -> Iterable[Any]:
-        del begin
-        segment, _ = pickle.loads(self.opened)  # noqa: S301 -- as above
-        return PackedSegment(self.partition, self.number, segment, self.end_offset, bounds, self.header)
+def _segment(*arguments: Any) -> _Source:
+    return _Source("segment", pickle.dumps(arguments), 0, MAX_OFFSET)
 
 
 def _seal_store(spark: SparkSession, root: Path, store: MessageStore, out: Path | None) -> Report:
     log, files = store.commit_log, store.index.files if store.index is not None else []
     target = store_target(root, out)
-    sealing = StoreSealing(root, target, log)
-    sources = [_IndexFile(pickle.dumps((log, file))) for file in files]
-    whole, reports = _described(spark, sources, [partial(sealing.add_facts, file.path) for file in files])
-    with _discarding(target) as name:
-        packed = _packed(spark, whole, sealing.bounds())
-        return merge([sealing.finish_with(log, files, _written(packed, target, name)), *reports])
+    sealing = Sealing.of_store(root, target, log, files)
+    return merge(_sealed(spark, sealing, [_index_file(log, file) for file in files], target))
 
 
 def _seal_logs(spark: SparkSession, root: Path, logs: Sequence[Log], out: Path | None, header: str | None) -> Report:
     target = sealing_target(root, out)
-    sealing = LogSealing(root, target, [(log.topic, log.partition) for log in logs], header)
-    partitions = sealing.partitions
-    sources = [
-        _Segment(pickle.dumps(segments), partition, partitions.index(partition), header)
-        for partition, *segments in planned_segments(logs)
-    ]
-    whole, reports = _described(spark, sources, [sealing.add_facts] * len(sources))
+    sealing = Sealing.of_logs(root, target, [(log.topic, log.partition) for log in logs], header)
+    sources = [_segment(*planned, header) for planned in planned_segments(logs)]
+    return merge([*_sealed(spark, sealing, sources, target), missing_segments(logs)])
+
+
+def _sealed(spark: SparkSession, sealing: Sealing, sources: Sequence[_Source], target: Path) -> list[Report]:
+    """Seal sources, and return the reports."""
+    whole, reports = _described(spark, sealing, sources)
     with _discarding(target) as name:
         packed = _packed(spark, whole, sealing.bounds())
-        report = sealing.finish_with(_written(packed, target, name, partitions))
-    return merge([report, *reports, missing_segments(logs)])
+        return [sealing.finish(_written(packed, target, name, sealing.partitions)), *reports]
 
 
-def _described(
-    spark: SparkSession, sources: Sequence[_Source], adds: Sequence[Callable[[Any], None]]
-) -> tuple[list[_Source], list[Report]]:
+def _described(spark: SparkSession, sealing: Sealing, sources: Sequence[_Source]) -> tuple[list[_Source], list[Report]]:
     """Check sources in tasks, and add what is known of those that can be sealed. Return these, and the reports of all."""
-    described = call_in_tasks(spark, lambda source: source.describe(), sources)
+    described = call_in_tasks(spark, lambda source: source.opened().describe(), sources)
     whole: list[_Source] = []
-    for source, add, (facts, _) in zip(sources, adds, described, strict=True):
+    for source, (facts, _) in zip(sources, described, strict=True):
         if facts is not None:
-            add(facts)
-            whole.append(source.as_described(facts))
+            sealing.add_facts(facts)
+            # A source may grow.
+            whole.append(replace(source, end=facts[-1]))
     return whole, [report for _, report in described]
 
 
@@ -207,9 +166,7 @@ def _packed(spark: SparkSession, sources: Sequence[_Source], bounds: Sequence[in
     return spark.range(0, len(parts), 1, max(1, len(parts))).mapInArrow(pack, "range int, rows binary")
 
 
-def _written(
-    packed: DataFrame, target: Path, name: str, partitions: Sequence[tuple[str, int]] | None = None
-) -> list[bytes]:
+def _written(packed: DataFrame, target: Path, name: str, partitions: Sequence[tuple[str, int]] | None) -> list[bytes]:
     """Sort each range, write it as a file of keys, and return the descriptions of the files."""
 
     def write(batches: Iterator[Any]) -> Iterator[Any]:

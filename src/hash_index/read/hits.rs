@@ -46,11 +46,11 @@ impl Hits {
     pub(crate) fn of_rows(rows: usize, found: impl Iterator<Item = (u32, i64)> + Clone) -> Result<Self> {
         let mut ends = vec![0i32; rows + 1];
         let place = |row: u32| usize::try_from(row).unwrap_or(usize::MAX);
-        for (row, _) in found.clone() {
+        found.clone().for_each(|(row, _)| {
             if let Some(count) = ends.get_mut(place(row).saturating_add(1)) {
                 *count += 1;
             }
-        }
+        });
         let mut sum = 0i32;
         for end in &mut ends {
             sum = sum.checked_add(*end).ok_or_else(|| {
@@ -60,14 +60,14 @@ impl Hits {
         }
         let mut next = ends.clone();
         let mut phy_offsets = vec![0; usize::try_from(sum).unwrap_or(0)];
-        for (row, offset) in found {
+        found.for_each(|(row, offset)| {
             if let Some(at) = next.get_mut(place(row)) {
                 if let Some(place) = usize::try_from(*at).ok().and_then(|at| phy_offsets.get_mut(at)) {
                     *place = offset;
                 }
                 *at += 1;
             }
-        }
+        });
         Ok(Self { ends, phy_offsets })
     }
 

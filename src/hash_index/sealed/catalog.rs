@@ -19,7 +19,7 @@ use crate::io::storage::{self, Status};
 
 /// Name of the note that holds the version of the format.
 const VERSION_NOTE: &str = "logdex.sealed";
-const VERSION: &str = "1";
+const VERSION: &str = "2";
 /// Where the CRC-32 of all other bytes is, little-endian: after the first magic, where Parquet has nothing.
 const CRC: std::ops::Range<usize> = 4..8;
 /// The kind of the files of keys.
@@ -101,6 +101,13 @@ pub struct KeysFile {
     pub groups: Vec<Group>,
 }
 
+impl KeysFile {
+    /// Number of rows.
+    pub fn rows(&self) -> u64 {
+        self.groups.iter().map(|group| u64::from(group.rows)).sum()
+    }
+}
+
 /// What is known of a sealed store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Catalog {
@@ -124,7 +131,7 @@ const NUMBERS: [(&str, Kind); 8] = [
     ("last_timestamp", Kind::Milliseconds),
     ("entries", Kind::Int64),
 ];
-const LISTS: [&str; 5] = ["group_key_hash", "group_rows", "group_begin", "group_crc", "group_sizes"];
+const LISTS: [&str; 4] = ["group_key_hash", "group_rows", "group_crc", "group_sizes"];
 const LAYOUT_NOTE: &str = "logdex.kind";
 const PART_NOTE: &str = "logdex.partition.";
 
@@ -159,16 +166,7 @@ impl Catalog {
             path: &file.path,
             kind: KEYS,
             etag: file.etag.as_deref(),
-            numbers: [
-                Some(file.size),
-                None,
-                None,
-                None,
-                None,
-                None,
-                None,
-                Some(file.groups.iter().map(|group| i64::from(group.rows)).sum()),
-            ],
+            numbers: [Some(file.size), None, None, None, None, None, None, i64::try_from(file.rows()).ok()],
             groups: &file.groups,
         });
         of_store.chain(of_keys).collect()
@@ -236,7 +234,8 @@ impl Catalog {
             table::write_optional::<Int64Type, _>(&mut group, values)?;
         }
         for name in LISTS {
-            let lists: Vec<Vec<i64>> = lines.iter().map(|line| list_of(name, line.groups)).collect();
+            let lists: Vec<Vec<i64>> =
+                lines.iter().map(|line| list_of(name, line.groups, self.layout.columns().len())).collect();
             table::write_lists(&mut group, lists.iter().map(Vec::as_slice))?;
         }
         group.close()?;
@@ -268,7 +267,9 @@ impl Catalog {
         let file = Table::open(bytes)?;
         let version = file.note(VERSION_NOTE);
         if version != Some(VERSION) {
-            return Err(wrong(format!("expected {VERSION_NOTE}={VERSION}, found {}", version.unwrap_or("none"))));
+            let found = version.unwrap_or("none");
+            let text = format!("{VERSION_NOTE}={found}, expected {VERSION}: seal again with `logdex seal`");
+            return Err(wrong(text));
         }
         let mut notes: BTreeMap<String, String> =
             file.notes().map(|(name, note)| (name.to_owned(), note.to_owned())).collect();
@@ -285,7 +286,8 @@ impl Catalog {
                     Some((topic.to_owned(), number.parse().ok()?))
                 };
                 let parts: Option<Vec<(String, i32)>> = of_parts.into_values().map(part).collect();
-                Layout::Partitions(parts.ok_or_else(|| wrong("a partition without a number".to_owned()))?)
+                let parts = parts.filter(|parts| parts.is_sorted());
+                Layout::Partitions(parts.ok_or_else(|| wrong("partitions without numbers or order".to_owned()))?)
             }
             other => return Err(wrong(format!("{LAYOUT_NOTE}={other:?}: expected rocketmq or kafka"))),
         };
@@ -349,37 +351,37 @@ fn checksum(bytes: &[u8]) -> u32 {
     crc.finalize()
 }
 
-fn list_of(name: &str, groups: &[Group]) -> Vec<i64> {
+fn list_of(name: &str, groups: &[Group], columns: usize) -> Vec<i64> {
     match name {
         "group_key_hash" => groups.iter().map(|group| i64::from(group.first_key_hash)).collect(),
         "group_rows" => groups.iter().map(|group| i64::from(group.rows)).collect(),
-        "group_begin" => groups.iter().map(|group| group.begin.cast_signed()).collect(),
         "group_crc" => groups.iter().map(|group| i64::from(group.crc)).collect(),
-        _ => groups.iter().flat_map(|group| group.sizes.iter().copied().map(i64::from)).collect(),
+        _ => groups.iter().flat_map(|group| group.sizes.into_iter().take(columns).map(i64::from)).collect(),
     }
 }
 
-/// First key hash, rows, begin and checksum of a group.
-type Numbers<'a> = ((&'a i64, &'a i64), (&'a i64, &'a i64));
-
-/// Returns the row groups of five lists; `None` if the lists differ in length or a row group is impossible.
+/// Returns the row groups of four lists; `None` if the lists differ in length or a row group is impossible.
 fn groups_of(lists: &[&[i64]], columns: usize) -> Option<Vec<Group>> {
-    let [firsts, rows, begins, crcs, sizes] = lists else { return None };
-    if [rows.len(), begins.len(), crcs.len(), sizes.len() / columns] != [firsts.len(); 4] {
+    let [firsts, rows, crcs, sizes] = lists else { return None };
+    if [rows.len(), crcs.len()] != [firsts.len(); 2] || sizes.len() != columns * firsts.len() {
         return None;
     }
-    let group = |(((first, rows), (begin, crc)), sizes): (Numbers<'_>, &[i64])| {
-        Some(Group {
+    let group = |(((first, rows), crc), sizes): (((&i64, &i64), &i64), &[i64])| {
+        let mut group = Group {
             first_key_hash: i32::try_from(*first).ok()?,
             rows: u32::try_from(*rows).ok()?,
-            begin: u64::try_from(*begin).ok()?,
             crc: u32::try_from(*crc).ok()?,
-            sizes: sizes.iter().map(|size| u32::try_from(*size).ok()).collect::<Option<_>>()?,
-        })
+            ..Group::default()
+        };
+        for (place, size) in group.sizes.iter_mut().zip(sizes) {
+            *place = u32::try_from(*size).ok()?;
+        }
+        group.is_plausible().then_some(group)
     };
-    let numbers = firsts.iter().zip(*rows).zip(begins.iter().zip(*crcs));
-    let groups: Option<Vec<Group>> = numbers.zip(sizes.chunks_exact(columns)).map(group).collect();
-    groups.filter(|groups| groups.iter().all(Group::is_plausible))
+    let numbers = firsts.iter().zip(*rows).zip(*crcs).zip(sizes.chunks_exact(columns));
+    let mut groups: Vec<Group> = numbers.map(group).collect::<Option<_>>()?;
+    Group::place(&mut groups);
+    Some(groups)
 }
 
 #[cfg(test)]
@@ -388,15 +390,15 @@ mod tests {
 
     fn catalog(layout: Layout) -> Catalog {
         let columns = layout.columns().len();
-        let group = |number: u32| Group {
-            first_key_hash: number.cast_signed() * 1000,
-            rows: number,
-            begin: u64::from(number) << 33,
-            crc: u32::MAX - number,
-            sizes: (0..columns).map(|column| number + u32::try_from(column).unwrap()).collect(),
+        let group = |number: u32| {
+            let (first_key_hash, mut sizes) = (number.cast_signed() * 1000, [0; 5]);
+            sizes.iter_mut().take(columns).zip(number << 16..).for_each(|(place, size)| *place = size);
+            Group { first_key_hash, rows: number, begin: 0, crc: u32::MAX - number, sizes }
         };
-        let file =
-            |name: &str, groups| KeysFile { path: name.to_owned(), size: 77, etag: Some("\"x\"".into()), groups };
+        let file = |name: &str, mut groups: Vec<Group>| {
+            Group::place(&mut groups);
+            KeysFile { path: name.to_owned(), size: 77, etag: Some("\"x\"".into()), groups }
+        };
         Catalog {
             layout,
             files: vec![
@@ -417,7 +419,7 @@ mod tests {
 
     #[test]
     fn a_catalog_is_read_as_it_was_written() {
-        for layout in [Layout::OneLog, Layout::Partitions(vec![("a b".into(), 1), ("c".into(), 0)])] {
+        for layout in [Layout::OneLog, Layout::Partitions(vec![("a b".into(), 1), ("c".into(), 0), ("c".into(), 10)])] {
             let catalog = catalog(layout);
             let bytes = Bytes::from(catalog.encode().unwrap());
             assert_eq!(Catalog::decode(Path::new("catalog"), bytes).unwrap(), catalog);
@@ -471,9 +473,9 @@ mod tests {
 
     #[test]
     fn a_row_group_is_not_larger_than_one_that_is_written() {
-        for (rows, size) in [(u32::MAX, 10), (16_385, 10), (10, 1 << 30)] {
+        for (rows, size) in [(u32::MAX, 10), (1_025, 10), (0, 10), (10, 1 << 30)] {
             let mut hostile = catalog(Layout::OneLog);
-            hostile.keys[0].groups[0] = Group { rows, sizes: vec![size; 3], ..hostile.keys[0].groups[0].clone() };
+            hostile.keys[0].groups[0] = Group { rows, sizes: [size, size, size, 0, 0], ..hostile.keys[0].groups[0] };
             let found = Catalog::decode(Path::new("catalog"), hostile.encode().unwrap().into());
             assert!(matches!(found, Err(Error::Corrupt { .. })), "{rows} {size}");
         }

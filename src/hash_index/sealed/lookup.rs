@@ -1,23 +1,25 @@
-//! From key hashes to candidates: one read of one row group for a key, and one pass over the rows for many.
+//! From key hashes to candidates: one read of one row group for a key, and one pass over the row groups for many.
 
 use std::collections::HashMap;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::Bytes;
-
 use super::catalog::{Catalog, KeysFile};
-use super::keys_file::Layout;
+use super::keys_file::{Decoder, Group, Layout};
 use super::rows::Row;
 use crate::error::{Error, Result};
 use crate::hash_index::read::hits::Hits;
 use crate::io::remote::{RemoteEntry, RemoteFile, is_remote};
-use crate::io::{Access, FileSource, ProcessMutex, ReadAt as _};
+use crate::io::{Access, FileSource, ProcessMutex, ReadAt};
 
 /// Keys from which on two threads sort and decode.
 const MANY_KEYS: usize = 512;
+/// Keys that are sorted together.
+const BUCKET: usize = 64;
+/// Row groups of one read.
+const GROUPS_PER_READ: usize = 16;
 /// Files of keys that are open.
 const MOST_OPEN: usize = 64;
 
@@ -27,14 +29,16 @@ pub struct SealedKeys {
     directory: PathBuf,
     layout: Layout,
     files: Vec<KeysFile>,
-    /// Where each row group is: file and number, by its first hash.
-    groups: Vec<(i32, usize, usize)>,
+    /// The first hash of each row group, ascending.
+    firsts: Vec<i32>,
+    /// Where each row group is: file, and number in it.
+    places: Vec<(usize, usize)>,
     open: ProcessMutex<HashMap<usize, Arc<FileSource>>>,
     reads: AtomicU64,
 }
 
 /// The hash of a key above the number of the key, in one word, which sorts faster than a pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Asked(u64);
 
 impl Asked {
@@ -52,10 +56,59 @@ impl Asked {
     }
 }
 
+/// Sorts the hashes of a range, each with its number. The first bits choose a bucket, in which sorting needs few steps.
+fn sorted(hashes: &[i32], range: RangeInclusive<i32>) -> Vec<Asked> {
+    let keys = || hashes.iter().zip(0..).filter(|(hash, _)| range.contains(hash));
+    let keys = || keys().filter_map(|(hash, number)| Asked::new(*hash, number));
+    if hashes.len() < MANY_KEYS {
+        let mut sorted: Vec<Asked> = keys().collect();
+        sorted.sort_unstable();
+        return sorted;
+    }
+    let bits = (hashes.len() / BUCKET).max(2).ilog2().min(14);
+    let bucket = |key: Asked| usize::try_from(key.0 >> (63 - bits)).unwrap_or(0);
+    let mut begins = vec![0usize; (1 << bits) + 1];
+    keys().for_each(|key| {
+        if let Some(count) = begins.get_mut(bucket(key) + 1) {
+            *count += 1;
+        }
+    });
+    let mut sum = 0;
+    for begin in &mut begins {
+        sum += *begin;
+        *begin = sum;
+    }
+    let mut sorted = vec![Asked(0); sum];
+    let mut next = begins.clone();
+    keys().for_each(|key| {
+        if let Some(at) = next.get_mut(bucket(key)) {
+            if let Some(place) = sorted.get_mut(*at) {
+                *place = key;
+            }
+            *at += 1;
+        }
+    });
+    let mut rest = sorted.as_mut_slice();
+    for range in begins.windows(2) {
+        let [begin, end] = range else { continue };
+        let (held, after) = std::mem::take(&mut rest).split_at_mut(end - begin);
+        held.sort_unstable();
+        rest = after;
+    }
+    sorted
+}
+
 /// Keys of a call that one row group may hold.
 struct Task {
     group: usize,
     keys: Range<usize>,
+}
+
+/// The memory of one pass over row groups.
+#[derive(Default)]
+struct Buffers {
+    bytes: Vec<u8>,
+    decoder: Decoder,
 }
 
 impl SealedKeys {
@@ -64,19 +117,18 @@ impl SealedKeys {
     /// # Errors
     /// `Corrupt` if row groups are not in the order of their hashes.
     pub fn new(directory: &Path, catalog: &Catalog) -> Result<Self> {
-        let of_file = |(number, file): (usize, &KeysFile)| {
-            let groups: Vec<i32> = file.groups.iter().map(|group| group.first_key_hash).collect();
-            groups.into_iter().enumerate().map(move |(group, first)| (first, number, group))
-        };
-        let groups: Vec<(i32, usize, usize)> = catalog.keys.iter().enumerate().flat_map(of_file).collect();
-        if !groups.is_sorted_by_key(|(first, _, _)| *first) {
+        let files = catalog.keys.clone();
+        let firsts: Vec<i32> = files.iter().flat_map(|file| &file.groups).map(|group| group.first_key_hash).collect();
+        if !firsts.is_sorted() {
             return Err(Error::corrupt(directory, 0, "row groups in the order of their hashes", "another order"));
         }
+        let places = files.iter().enumerate().flat_map(|(file, held)| (0..held.groups.len()).map(move |at| (file, at)));
         Ok(Self {
             directory: directory.to_owned(),
             layout: catalog.layout.clone(),
-            files: catalog.keys.clone(),
-            groups,
+            places: places.collect(),
+            firsts,
+            files,
             open: ProcessMutex::default(),
             reads: AtomicU64::new(0),
         })
@@ -94,7 +146,7 @@ impl SealedKeys {
 
     /// Number of rows.
     pub fn len(&self) -> u64 {
-        self.files.iter().flat_map(|file| &file.groups).map(|group| u64::from(group.rows)).sum()
+        self.files.iter().map(KeysFile::rows).sum()
     }
 
     /// True without rows.
@@ -132,28 +184,26 @@ impl SealedKeys {
         needs_times: bool,
         take: impl Fn(u32, &Row) -> Option<T> + Sync,
     ) -> Result<Vec<Vec<T>>> {
-        let keys = hashes.iter().zip(0..).filter_map(|(hash, number)| Asked::new(*hash, number));
-        let run = |mut keys: Vec<Asked>| -> Result<Vec<T>> {
-            keys.sort_unstable();
+        let run = |range: RangeInclusive<i32>| -> Result<Vec<T>> {
+            let keys = sorted(hashes, range);
             let tasks = self.tasks(&keys);
-            for task in &tasks {
-                self.expect(task)?;
-            }
-            let (mut found, mut buffer) = (Vec::with_capacity(keys.len()), Vec::new());
-            for task in &tasks {
-                self.run(task, &keys, needs_times, &mut buffer, &take, &mut found)?;
+            self.expect(&tasks)?;
+            let (mut found, mut buffers) = (Vec::with_capacity(keys.len()), Buffers::default());
+            for tasks in tasks.chunk_by(|before, after| self.is_next(before.group, after.group)) {
+                for tasks in tasks.chunks(GROUPS_PER_READ) {
+                    self.run(tasks, &keys, needs_times, &mut buffers, &take, &mut found)?;
+                }
             }
             Ok(found)
         };
         if hashes.len() < MANY_KEYS {
-            return Ok(vec![run(keys.collect())?]);
+            return Ok(vec![run(0..=i32::MAX)?]);
         }
         // The rows are spread evenly, and so are most keys.
-        let middle = self.groups.get(self.groups.len() / 2).map_or(0, |(first, _, _)| *first);
-        let (below, others): (Vec<Asked>, Vec<Asked>) = keys.partition(|key| key.hash() < middle);
+        let middle = self.firsts.get(self.firsts.len() / 2).copied().unwrap_or(0);
         std::thread::scope(|scope| {
-            let other = scope.spawn(|| run(others));
-            let found = run(below)?;
+            let other = scope.spawn(|| run(middle..=i32::MAX));
+            let found = run(0..=middle.saturating_sub(1))?;
             Ok(vec![found, other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?])
         })
     }
@@ -163,34 +213,64 @@ impl SealedKeys {
     /// # Errors
     /// As [`Self::select`]; those of `take`.
     pub fn for_each(&self, mut take: impl FnMut(&[Row]) -> Result<()>) -> Result<()> {
-        let mut buffer = Vec::new();
-        for &(_, file, number) in &self.groups {
-            let rows = self.read(file, number, true, &mut buffer, |hashes| (0..hashes.len()).collect())?;
-            take(&rows.into_iter().map(|(_, row)| row).collect::<Vec<_>>())?;
+        let (mut buffers, mut rows) = (Buffers::default(), Vec::new());
+        let all: Vec<Task> = (0..self.places.len()).map(|group| Task { group, keys: 0..0 }).collect();
+        for tasks in all.chunk_by(|before, after| self.is_next(before.group, after.group)) {
+            for tasks in tasks.chunks(GROUPS_PER_READ) {
+                let every = |_: &Task, hashes: &[i32], wanted: &mut Vec<(u32, u32)>| {
+                    wanted.extend((0..).take(hashes.len()).map(|place| (place, 0)));
+                };
+                self.read(tasks, true, &mut buffers, every, |_, row| rows.push(*row))?;
+                take(&rows)?;
+                rows.clear();
+            }
         }
         Ok(())
     }
 
-    /// The row groups that may hold keys, which are sorted.
+    /// Returns the row groups that may hold keys, which are sorted.
     fn tasks(&self, keys: &[Asked]) -> Vec<Task> {
-        let mut tasks: Vec<Task> = Vec::new();
-        // The first row group that may hold the key: the one before the first that begins with it.
+        let mut tasks = Vec::new();
+        let count = |keys: &[Asked], is_before: &dyn Fn(i32) -> bool| {
+            // The next key of another row group is near.
+            let near = keys.iter().take(8).take_while(|key| is_before(key.hash())).count();
+            if near < 8 { near } else { keys.partition_point(|key| is_before(key.hash())) }
+        };
+        let first = self.firsts.first().copied().unwrap_or(i32::MAX);
+        let mut from = count(keys, &|hash| hash < first);
         let mut group = 0;
-        for (number, hash) in keys.iter().map(|key| key.hash()).enumerate() {
-            let first_of = |group: usize| self.groups.get(group).map(|(first, _, _)| *first);
-            while first_of(group + 1).is_some_and(|first| first < hash) {
+        while let Some((key, rest)) = keys.get(from..).and_then(<[Asked]>::split_first) {
+            // The rows of a hash may begin in the row group before the first one that begins with it.
+            let rows = self.firsts.get(group + 1..).unwrap_or_default();
+            let near = rows.iter().take(8).take_while(|first| **first < key.hash()).count();
+            group += if near < 8 { near } else { rows.partition_point(|first| *first < key.hash()) };
+            let Some(next) = self.firsts.get(group + 1).copied() else {
+                if !self.firsts.is_empty() {
+                    tasks.push(Task { group, keys: from..keys.len() });
+                }
+                return tasks;
+            };
+            let end = from + 1 + count(rest, &|hash| hash <= next);
+            tasks.push(Task { group, keys: from..end });
+            let below = count(keys.get(from..end).unwrap_or_default(), &|hash| hash < next);
+            if from + below < end {
+                // Rows of this hash are in the next row group, too.
                 group += 1;
             }
-            let mut at = group;
-            while first_of(at).is_some_and(|first| first <= hash) {
-                match tasks.iter_mut().rev().find(|task| task.group <= at) {
-                    Some(task) if task.group == at => task.keys.end = number + 1,
-                    _ => tasks.push(Task { group: at, keys: number..number + 1 }),
-                }
-                at += 1;
-            }
+            from += below;
         }
         tasks
+    }
+
+    fn group(&self, number: usize) -> Option<(usize, &Group)> {
+        let (file, at) = *self.places.get(number)?;
+        Some((file, self.files.get(file)?.groups.get(at)?))
+    }
+
+    /// Returns whether a row group follows another one in its file.
+    fn is_next(&self, before: usize, after: usize) -> bool {
+        let file = |number: usize| self.places.get(number).map(|(file, _)| *file);
+        before + 1 == after && file(before) == file(after)
     }
 
     fn source(&self, number: usize) -> Result<(Arc<FileSource>, PathBuf)> {
@@ -223,69 +303,67 @@ impl SealedKeys {
         Ok((source, path))
     }
 
-    /// Takes note that a row group will be read.
-    fn expect(&self, task: &Task) -> Result<()> {
-        if let Some((_, file, number)) = self.groups.get(task.group)
-            && let Some(group) = self.files.get(*file).and_then(|file| file.groups.get(*number))
-        {
-            let (source, _) = self.source(*file)?;
-            if source.is_far() {
-                source.will_need(group.begin, group.len());
-            }
+    /// Takes note of the row groups that will be read, if requests answer the reads.
+    fn expect(&self, tasks: &[Task]) -> Result<()> {
+        if !is_remote(&self.directory) {
+            return Ok(());
+        }
+        for (file, group) in tasks.iter().filter_map(|task| self.group(task.group)) {
+            self.source(file)?.0.will_need(group.begin, group.len());
         }
         Ok(())
     }
 
     fn run<T>(
         &self,
-        task: &Task,
+        tasks: &[Task],
         keys: &[Asked],
         needs_times: bool,
-        buffer: &mut Vec<u8>,
+        buffers: &mut Buffers,
         take: &impl Fn(u32, &Row) -> Option<T>,
         found: &mut Vec<T>,
     ) -> Result<()> {
-        let Some(&(_, file, number)) = self.groups.get(task.group) else { return Ok(()) };
-        let mut of_places = Vec::new();
-        let rows = self.read(file, number, needs_times, buffer, |hashes| {
+        let choose = |task: &Task, hashes: &[i32], wanted: &mut Vec<(u32, u32)>| {
             let mut begin = 0;
-            let mut places = Vec::new();
             for key in keys.get(task.keys.clone()).unwrap_or_default() {
                 let hash = key.hash();
                 begin = first_not_below(hashes, begin, hash);
-                let equal = hashes.get(begin..).unwrap_or_default().iter().take_while(|each| **each == hash).count();
-                places.extend(begin..begin + equal);
-                of_places.extend(std::iter::repeat_n(key.number(), equal));
+                let equal = hashes.get(begin..).unwrap_or_default().iter().take_while(|each| **each == hash);
+                wanted.extend((begin as u32..).zip(equal).map(|(place, _)| (place, key.number())));
             }
-            places
-        })?;
-        found.extend(rows.iter().zip(of_places).filter_map(|((_, row), key)| take(key, row)));
-        Ok(())
+        };
+        self.read(tasks, needs_times, buffers, choose, |key, row| found.extend(take(key, row)))
     }
 
-    /// Reads a row group into the memory of a buffer, and returns the rows that are wanted.
+    /// Reads row groups that follow each other in a file, and passes on the rows that `choose` wants.
     fn read(
         &self,
-        file: usize,
-        number: usize,
+        tasks: &[Task],
         needs_times: bool,
-        buffer: &mut Vec<u8>,
-        wanted: impl FnOnce(&[i32]) -> Vec<usize>,
-    ) -> Result<Vec<(usize, Row)>> {
-        let Some(group) = self.files.get(file).and_then(|file| file.groups.get(number)) else { return Ok(Vec::new()) };
+        Buffers { bytes, decoder }: &mut Buffers,
+        choose: impl Fn(&Task, &[i32], &mut Vec<(u32, u32)>),
+        mut take: impl FnMut(u32, &Row),
+    ) -> Result<()> {
+        let span =
+            tasks.first().zip(tasks.last()).map(|(first, last)| (self.group(first.group), self.group(last.group)));
+        let Some((Some((file, first)), Some((_, last)))) = span else { return Ok(()) };
         let (source, path) = self.source(file)?;
-        let end = group.begin.checked_add(group.len());
-        if end.is_none_or(|end| end > source.len()) {
-            return Err(Error::corrupt(&path, group.begin, "a row group of the catalog", "the end of the file"));
+        let end = last.begin.saturating_add(last.len());
+        if end > source.len() {
+            return Err(Error::corrupt(&path, last.begin, "a row group of the catalog", "the end of the file"));
         }
-        let mut bytes = std::mem::take(buffer);
-        bytes.resize(usize::try_from(group.len()).unwrap_or(0), 0);
-        source.read_exact_at(&mut bytes, group.begin).map_err(|e| Error::io(&path, e))?;
-        self.reads.fetch_add(1, Ordering::Relaxed);
-        let bytes = Bytes::from(bytes);
-        let rows = group.rows(&path, &self.layout, &bytes, needs_times, wanted);
-        *buffer = bytes.try_into_mut().map(Vec::from).unwrap_or_default();
-        rows
+        bytes.resize(usize::try_from(end - first.begin).unwrap_or(0), 0);
+        source.read_exact_at(bytes, first.begin).map_err(|e| Error::io(&path, e))?;
+        self.reads.fetch_add(tasks.len() as u64, Ordering::Relaxed);
+        let mut rest = bytes.as_slice();
+        for task in tasks {
+            let Some((_, group)) = self.group(task.group) else { return Ok(()) };
+            let held;
+            (held, rest) = rest.split_at_checked(usize::try_from(group.len()).unwrap_or(0)).unwrap_or_default();
+            let choose = |hashes: &[i32], wanted: &mut Vec<(u32, u32)>| choose(task, hashes, wanted);
+            decoder.rows((&path, &self.layout, group), held, needs_times, choose, &mut take)?;
+        }
+        Ok(())
     }
 }
 
@@ -293,10 +371,10 @@ impl SealedKeys {
 fn first_not_below(hashes: &[i32], begin: usize, hash: i32) -> usize {
     let mut at = begin;
     // Of many keys the next one is near. To count in a piece of fixed size are some vector instructions, without a branch.
-    while let Some(piece) = hashes.get(at..).and_then(<[i32]>::first_chunk::<64>) {
-        let below = piece.iter().filter(|each| **each < hash).count();
-        at += below;
-        if below < piece.len() {
+    while let Some(piece) = hashes.get(at..).and_then(<[i32]>::first_chunk::<32>) {
+        let below: u32 = piece.iter().map(|each| u32::from(*each < hash)).sum();
+        at += below as usize;
+        if below < 32 {
             return at;
         }
     }
@@ -353,6 +431,42 @@ mod tests {
         }
         let early = keys.offsets(&[500_000_000], true, |row| row.time != NO_TIME && row.time < 10).unwrap();
         assert_eq!(early.phy_offsets(), [8, 4, 2]);
+    }
+
+    #[test]
+    fn the_row_groups_of_a_key_are_those_that_may_hold_it() {
+        let group = |first_key_hash| Group { first_key_hash, rows: 1, ..Group::default() };
+        let file = |firsts: &[i32]| KeysFile {
+            path: "keys/a".to_owned(),
+            size: 0,
+            etag: None,
+            groups: firsts.iter().copied().map(group).collect(),
+        };
+        let catalog = Catalog {
+            layout: Layout::OneLog,
+            files: Vec::new(),
+            keys: vec![file(&[5, 10]), file(&[10, 20])],
+            notes: BTreeMap::new(),
+        };
+        let keys = SealedKeys::new(Path::new(""), &catalog).unwrap();
+        let tasks = |hashes: &[i32]| -> Vec<(usize, Range<usize>)> {
+            let asked = sorted(hashes, 0..=i32::MAX);
+            keys.tasks(&asked).into_iter().map(|task| (task.group, task.keys)).collect()
+        };
+        let groups = |hash| tasks(&[hash]).into_iter().map(|(group, _)| group).collect::<Vec<_>>();
+        assert_eq!([3, 5, 7].map(groups), [vec![], vec![0], vec![0]]);
+        assert_eq!([10, 15, 20, 25].map(groups), [vec![0, 1, 2], vec![2], vec![2, 3], vec![3]]);
+        assert_eq!(tasks(&[25, 3, 20, 5, 15, 7, 10]), [(0, 1..4), (1, 3..4), (2, 3..6), (3, 5..7)]);
+        assert!(keys.is_next(0, 1) && keys.is_next(2, 3) && !keys.is_next(1, 2));
+    }
+
+    #[test]
+    fn many_hashes_are_sorted_with_their_numbers() {
+        let hashes: Vec<i32> = (0..100_000i32).map(|number| number.wrapping_mul(92_821_003)).collect();
+        let mut expected: Vec<(i32, u32)> = hashes.iter().copied().zip(0..).filter(|(hash, _)| *hash >= 7).collect();
+        expected.sort_unstable();
+        let found = sorted(&hashes, 7..=i32::MAX);
+        assert_eq!(found.iter().map(|key| (key.hash(), key.number())).collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -185,7 +185,7 @@ pub fn described(directory: &Path, written: Vec<Bytes>, expected: u64) -> Result
         files.extend(Catalog::decode(&directory.join(CATALOG), bytes)?.keys);
     }
     files.sort_by_key(|file| file.groups.first().map(|group| group.first_key_hash));
-    let found: u64 = files.iter().flat_map(|file| &file.groups).map(|group| u64::from(group.rows)).sum();
+    let found: u64 = files.iter().map(KeysFile::rows).sum();
     if expected != found {
         return Err(Error::corrupt(directory, 0, format!("{expected} rows"), found.to_string()));
     }

@@ -35,8 +35,8 @@ const SAMPLE: usize = 16_381;
 /// Bytes of packed rows after which a piece begins: Spark passes up to ten thousand pieces on together, which is below 2 GiB.
 const MOST_PACKED: usize = 5_000 * ROW_LEN;
 
-/// The time of a row whose time is not known.
-pub const NO_TIME: i64 = i64::MIN;
+/// The time of a row whose time is not known, in ms.
+pub const NO_TIME: i64 = -1;
 
 /// One index entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

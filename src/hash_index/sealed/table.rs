@@ -5,14 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use parquet::basic::{ConvertedType, Encoding, LogicalType, Repetition, TimeUnit, Type as Physical};
+use parquet::basic::{ConvertedType, LogicalType, Repetition, TimeUnit, Type as Physical};
 use parquet::column::page::{Page, PageReader};
 use parquet::column::reader::ColumnReaderImpl;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int64Type};
 use parquet::errors::{ParquetError, Result};
-use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::reader::FileReader as _;
-use parquet::file::serialized_reader::{SerializedFileReader, SerializedPageReader};
+use parquet::file::serialized_reader::SerializedFileReader;
 use parquet::file::writer::SerializedRowGroupWriter;
 use parquet::schema::types::{ColumnDescPtr, Type, TypePtr};
 
@@ -115,7 +114,6 @@ pub(super) struct Column<T> {
     definitions: Vec<i16>,
     repetitions: Vec<i16>,
     most: i16,
-    rows: usize,
 }
 
 impl<T: Clone> Column<T> {
@@ -126,14 +124,6 @@ impl<T: Clone> Column<T> {
         }
         let mut values = self.values.into_iter();
         self.definitions.iter().map(|level| if *level == self.most { values.next() } else { None }).collect()
-    }
-
-    /// The rows, of which none is null.
-    pub(super) fn required(self) -> Result<Vec<T>> {
-        if self.values.len() == self.rows {
-            return Ok(self.values);
-        }
-        Err(ParquetError::General(format!("{} nulls in a column without", self.rows - self.values.len())))
     }
 
     /// The rows as lists; null is an empty list.
@@ -155,7 +145,7 @@ impl<T: Clone> Column<T> {
 }
 
 /// Reads a column from its pages.
-pub(super) fn read<T: DataType>(
+fn read<T: DataType>(
     descriptor: &ColumnDescPtr,
     pages: Box<dyn PageReader>,
     rows: usize,
@@ -165,7 +155,6 @@ pub(super) fn read<T: DataType>(
         definitions: Vec::new(),
         repetitions: Vec::new(),
         most: descriptor.max_def_level(),
-        rows,
     };
     let mut reader = ColumnReaderImpl::<T>::new(Arc::clone(descriptor), pages);
     let mut left = rows;
@@ -181,23 +170,6 @@ pub(super) fn read<T: DataType>(
     Ok(column)
 }
 
-/// Reads a column chunk that is in memory by itself, neither compressed nor encrypted.
-pub(super) fn read_chunk<T: DataType>(descriptor: &ColumnDescPtr, bytes: Bytes, rows: usize) -> Result<Column<T::T>> {
-    let len = i64::try_from(bytes.len()).unwrap_or(i64::MAX);
-    let chunk = ColumnChunkMetaData::builder(Arc::clone(descriptor))
-        .set_num_values(i64::try_from(rows).unwrap_or(i64::MAX))
-        .set_encodings(vec![Encoding::DELTA_BINARY_PACKED])
-        .set_data_page_offset(0)
-        .set_total_compressed_size(len)
-        .set_total_uncompressed_size(len)
-        .build()?;
-    let bytes = Arc::new(bytes);
-    let pages = || SerializedPageReader::new(Arc::clone(&bytes), &chunk, rows, None);
-    // The values of the pages and of a dictionary.
-    check_pages(pages()?, 2 * rows as u64)?;
-    read::<T>(descriptor, Box::new(pages()?), rows)
-}
-
 /// Checks that pages state at most this many values. The reader allocates memory for the stated number.
 fn check_pages(pages: impl Iterator<Item = Result<Page>>, most: u64) -> Result<()> {
     let mut values = 0;
@@ -210,7 +182,7 @@ fn check_pages(pages: impl Iterator<Item = Result<Page>>, most: u64) -> Result<(
     Ok(())
 }
 
-/// A whole file in memory, whose columns are read by name.
+/// A file of one row group in memory, whose columns are read by name.
 pub(super) struct Table {
     reader: SerializedFileReader<Bytes>,
     /// Bytes of the file. A column has fewer values: see `check_pages`.
@@ -234,7 +206,7 @@ impl Table {
         notes.into_iter().flatten().filter_map(|note| Some((note.key.as_str(), note.value.as_deref()?)))
     }
 
-    /// Reads the column whose path begins with this name, of all row groups.
+    /// Reads the column whose path begins with this name.
     pub(super) fn column<T: DataType>(&self, name: &str) -> Result<Column<T::T>> {
         let schema = self.reader.metadata().file_metadata().schema_descr();
         let number = (0..schema.num_columns())
@@ -245,30 +217,13 @@ impl Table {
         else {
             return Err(ParquetError::General(format!("no column {name} of {}", T::get_physical_type())));
         };
-        let mut all: Option<Column<T::T>> = None;
-        for group in 0..self.reader.num_row_groups() {
-            let group = self.reader.get_row_group(group)?;
-            let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
-            check_pages(group.get_column_page_reader(number)?, self.len)?;
-            let mut next = read::<T>(&descriptor, group.get_column_page_reader(number)?, rows)?;
-            match &mut all {
-                None => all = Some(next),
-                Some(all) => {
-                    all.values.append(&mut next.values);
-                    all.definitions.append(&mut next.definitions);
-                    all.repetitions.append(&mut next.repetitions);
-                    all.rows += next.rows;
-                }
-            }
+        if self.reader.num_row_groups() != 1 {
+            return Err(ParquetError::General(format!("{} row groups, expected 1", self.reader.num_row_groups())));
         }
-        let none = Column {
-            values: Vec::new(),
-            definitions: Vec::new(),
-            repetitions: Vec::new(),
-            most: descriptor.max_def_level(),
-            rows: 0,
-        };
-        Ok(all.unwrap_or(none))
+        let group = self.reader.get_row_group(0)?;
+        let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
+        check_pages(group.get_column_page_reader(number)?, self.len)?;
+        read::<T>(&descriptor, group.get_column_page_reader(number)?, rows)
     }
 
     pub(super) fn integers(&self, name: &str) -> Result<Vec<Option<i64>>> {

@@ -9,13 +9,14 @@ mod producer_state;
 mod reader;
 mod records;
 mod recovered;
-mod sealed;
 mod segment;
 mod sparse_index;
 mod tiered;
 mod time_index;
 
 use pyo3::prelude::*;
+
+pub(super) use segment::PyLogSegment;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     offset_index::register(m)?;
@@ -28,6 +29,5 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     producer_state::register(m)?;
     recovered::register(m)?;
     files::register(m)?;
-    sealed::register(m)?;
     tiered::register(m)
 }

@@ -67,7 +67,7 @@ fn cut_segments(
 ///
 /// Source: `LogSegment`; docs/formats/kafka-log.md.
 #[pyclass(name = "LogSegment", module = "logdex.kafka", frozen)]
-pub(super) struct PyLogSegment {
+pub(in crate::python) struct PyLogSegment {
     segment: Closable<Segment>,
     topic: Option<String>,
     partition: Option<i32>,
@@ -78,7 +78,7 @@ pub(super) struct PyLogSegment {
 }
 
 impl PyLogSegment {
-    pub(super) fn inner(&self) -> PyResult<Arc<Segment>> {
+    pub(in crate::python) fn inner(&self) -> PyResult<Arc<Segment>> {
         self.segment.get()
     }
 

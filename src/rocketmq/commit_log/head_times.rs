@@ -17,8 +17,8 @@ const NEAR: u64 = 64 << 10;
 
 /// Reads store times. Rising offsets read each part of the log once.
 #[derive(Debug)]
-pub struct HeadTimes<'a> {
-    log: &'a CommitLog,
+pub struct HeadTimes {
+    log: Arc<CommitLog>,
     files: Listing,
     current: Option<(usize, Arc<FileSource>)>,
     /// Offset in the file of the bytes that are held.
@@ -26,13 +26,13 @@ pub struct HeadTimes<'a> {
     bytes: Vec<u8>,
 }
 
-impl<'a> HeadTimes<'a> {
+impl HeadTimes {
     /// Prepares to read the files as they are listed now.
     ///
     /// # Errors
     /// An I/O error, with the path.
-    pub fn new(log: &'a CommitLog) -> Result<Self> {
-        Ok(Self { log, files: log.listing()?, current: None, begin: 0, bytes: Vec::new() })
+    pub fn new(log: Arc<CommitLog>) -> Result<Self> {
+        Ok(Self { files: log.listing()?, log, current: None, begin: 0, bytes: Vec::new() })
     }
 
     /// Returns the store time of the message at an offset; `None` if none begins there.

@@ -10,6 +10,8 @@ import warnings
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import duckdb
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -27,11 +29,11 @@ if TYPE_CHECKING:
 
 COLUMNS = pa.schema(
     [
-        ("key_hash", pa.int32()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("ms", "UTC")),
+        pa.field("key_hash", pa.int32(), nullable=False),
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("timestamp", pa.timestamp("ms", "UTC"), nullable=False),
     ]
 )
 
@@ -143,8 +145,13 @@ def test_rows_are_the_keys_of_the_records(kafka_logs: Callable[[str], Path], tmp
             header = header_of(logs)
             logs.seal(out, header=header)
             records = records_of(logs)
-        rows = pa.concat_tables([pq.read_table(path) for path in sorted((out / "_logdex/keys").iterdir())])
+        paths = sorted((out / "_logdex/keys").iterdir())
+        rows = pa.concat_tables([pq.read_table(path) for path in paths])
         assert rows.schema.equals(COLUMNS)
+        relation = duckdb.connect(config={"TimeZone": "UTC"}).sql(f"FROM read_parquet({[str(path) for path in paths]})")
+        assert (
+            relation.to_arrow_table().to_pydict() == pl.read_parquet(paths).to_dict(as_series=False) == rows.to_pydict()
+        )
         expected = []
         for row in records:
             texts = [] if row["key"] is None else [text_of(row["key"])]

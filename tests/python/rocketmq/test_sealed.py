@@ -9,10 +9,13 @@ import random
 import shutil
 import warnings
 import zlib
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import fsspec
 import fsspec.implementations.local
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -22,6 +25,7 @@ from pyarrow.fs import LocalFileSystem
 import golden
 import store_answers
 from logdex import CorruptFileError, DamageWarning
+from logdex._core import SealedStore
 from logdex.rocketmq import IndexService, MessageStore, StoreWriter
 
 if TYPE_CHECKING:
@@ -29,8 +33,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 KEYS_COLUMNS = pa.schema(
-    [("key_hash", pa.int32()), ("phy_offset", pa.int64()), ("store_timestamp", pa.timestamp("ms", "UTC"))]
+    [
+        pa.field("key_hash", pa.int32(), nullable=False),
+        pa.field("phy_offset", pa.int64(), nullable=False),
+        pa.field("store_timestamp", pa.timestamp("ms", "UTC"), nullable=False),
+    ]
 )
+UNKNOWN_TIME = datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=timezone.utc)
 
 
 def seal(root: Path, out: Path | None = None) -> dict[str, Any]:
@@ -132,7 +141,7 @@ def test_rows_are_the_entries_with_the_times_of_the_messages(store: Callable[[st
             time = entry["store_timestamp"]
             # Without its message: a difference of 0 stands for all times before as well.
             is_known = entry["position"] == 1 or time.timestamp() * 1000 != begin
-            known = time_of.get(entry["phy_offset"], time if is_known else None)
+            known = time_of.get(entry["phy_offset"], time if is_known else UNKNOWN_TIME)
             expected.append((entry["key_hash"], -entry["phy_offset"], known))
     expected.sort(key=lambda row: row[:2])
     # The log lost the first messages.
@@ -140,6 +149,60 @@ def test_rows_are_the_entries_with_the_times_of_the_messages(store: Callable[[st
     found = list(zip(*(rows.column(name).to_pylist() for name in KEYS_COLUMNS.names), strict=True))
     assert [(key_hash, -offset, time) for key_hash, offset, time in found] == expected
     assert len(found) > 5000
+
+
+def test_a_lookup_reads_one_small_row_group_that_other_programs_read_too(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with StoreWriter.open(root, file_size=1 << 24, services=False) as writer:
+        for number in range(9_000):
+            writer.put_message("orders", b"x", keys=f"n{number}")
+    seal(root)
+    catalog = {row["path"]: row for row in pq.read_table(root / "_logdex/catalog.parquet").to_pylist()}
+    (path,) = (root / "_logdex/keys").iterdir()
+    groups = catalog[f"keys/{path.name}"]
+    columns = len(KEYS_COLUMNS)
+    sizes = [sum(groups["group_sizes"][at : at + columns]) for at in range(0, len(groups["group_sizes"]), columns)]
+    assert len(sizes) == len(groups["group_rows"]) == len(groups["group_crc"]) > 5
+    assert max(sizes) <= 16 << 10
+    assert max(groups["group_rows"]) == 1_024
+    # Row groups follow each other from byte 4 on.
+    content, at = path.read_bytes(), 4
+    for size, crc in zip(sizes, groups["group_crc"], strict=True):
+        assert zlib.crc32(content[at : at + size]) == crc
+        at += size
+    with MessageStore.open(root) as store:
+        opened = SealedStore.open(root / "_logdex")
+        files = opened.standing(root / "index")
+        for number in range(0, 9_000, 1_000):
+            before = opened.reads
+            (found,) = opened.select(files, [f"n{number}"], topics="orders").to_pylist()
+            # A second one if it begins with this hash.
+            assert opened.reads - before in {1, 2}
+            assert [message.phy_offset for message in store.find("orders", f"n{number}")] == found
+    rows = pq.read_table(path)
+    expected = rows.to_pydict()
+    assert len(rows) == sum(groups["group_rows"]) == groups["entries"]
+    polars_rows = pl.read_parquet(path).to_dict(as_series=False)
+    assert polars_rows == expected
+    relation = duckdb.connect(config={"TimeZone": "UTC"}).sql(f"FROM '{path}'")
+    assert relation.to_arrow_table().to_pydict() == expected
+    hashes = expected["key_hash"]
+    one = duckdb.sql(f"SELECT count(*) FROM '{path}' WHERE key_hash = {hashes[5_000]}").fetchone()  # noqa: S608 -- a number
+    assert one == (hashes.count(hashes[5_000]),)
+    assert (
+        pq.read_table(path, filters=[("key_hash", "=", hashes[5_000])])["key_hash"].to_pylist()
+        == [hashes[5_000]] * one[0]
+    )
+
+
+def test_a_catalog_of_another_version_is_not_used(written: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = written / "_logdex/catalog.parquet"
+    content = path.read_bytes().replace(b"logdex.sealed\x18\x012", b"logdex.sealed\x18\x011")
+    path.write_bytes(content[:4] + zlib.crc32(content[8:], zlib.crc32(content[:4])).to_bytes(4, "little") + content[8:])
+    assert_same(written, keys_of(written, 20), is_used=False)
+    assert "logdex.sealed=1, expected 2: seal again with `logdex seal`" in caplog.text
+    with pytest.raises(CorruptFileError, match="logdex seal"):
+        MessageStore.open(written, sealed=written)
 
 
 def test_the_catalog_lists_every_file(store: Callable[[str], Path]) -> None:
@@ -385,7 +448,7 @@ def test_a_damaged_sealed_index_changes_no_answer(written: Path, caplog: pytest.
                 assert searches(sealed, keys) == expected
             words += any("sealed index is not used" in record.getMessage() for record in caplog.records)
         path.write_bytes(whole)
-    # Some bytes of a file of keys are for other readers: names, statistics, the page index.
+    # Some bytes of a file of keys are for other readers: names and statistics.
     assert words > 40
     assert_same(written, keys)
 
