@@ -337,7 +337,7 @@ impl SealedLogs {
             Some((number, row.offset))
         };
         let mut found = vec![Vec::new(); covered.len()];
-        for (number, offset) in self.keys.select(&[hash], !times.is_all(), wanted)? {
+        for (number, offset) in self.keys.select(&[hash], !times.is_all(), wanted)?.into_iter().flatten() {
             if let Some(list) = found.get_mut(number) {
                 list.push(offset);
             }

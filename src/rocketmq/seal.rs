@@ -322,11 +322,6 @@ impl SealedStore {
         &self.directory
     }
 
-    /// The catalog.
-    pub fn catalog(&self) -> &Catalog {
-        &self.catalog
-    }
-
     /// Row groups that were read.
     pub fn reads(&self) -> u64 {
         self.keys.reads()

@@ -265,15 +265,14 @@ impl Catalog {
     fn of_parquet(bytes: Bytes) -> ParquetResult<Self> {
         let wrong = |text: String| ParquetError::General(text);
         let file = Table::open(bytes)?;
-        let version = file.note(VERSION_NOTE);
-        if version != Some(VERSION) {
-            let found = version.unwrap_or("none");
+        let mut notes: BTreeMap<String, String> =
+            file.notes().map(|(name, note)| (name.to_owned(), note.to_owned())).collect();
+        let version = notes.remove(VERSION_NOTE);
+        if version.as_deref() != Some(VERSION) {
+            let found = version.as_deref().unwrap_or("none");
             let text = format!("{VERSION_NOTE}={found}, expected {VERSION}: seal again with `logdex seal`");
             return Err(wrong(text));
         }
-        let mut notes: BTreeMap<String, String> =
-            file.notes().map(|(name, note)| (name.to_owned(), note.to_owned())).collect();
-        notes.remove(VERSION_NOTE);
         let layout = match notes.remove(LAYOUT_NOTE).as_deref() {
             Some("rocketmq") => Layout::OneLog,
             Some("kafka") => {

@@ -62,7 +62,9 @@ pub(super) fn encode(values: &[i64], out: &mut Vec<u8>) {
         }
         differences.iter_mut().skip(block.len()).for_each(|rest| *rest = least);
         put_zigzag(least, out);
-        differences.iter_mut().for_each(|each| *each = each.wrapping_sub(least));
+        for each in &mut differences {
+            *each = each.wrapping_sub(least);
+        }
         let halves = differences.as_chunks::<HALF>().0;
         let width = |half: &[i64; HALF]| {
             u64::BITS - half.iter().fold(0, |all, each| all | each.cast_unsigned()).leading_zeros()

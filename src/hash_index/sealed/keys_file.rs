@@ -113,7 +113,7 @@ pub(super) struct Decoder {
     times: Vec<i64>,
     numbers: Vec<u64>,
     /// Rows that are wanted, each with the number of its key.
-    wanted: Vec<(u32, u32)>,
+    wanted: Vec<(usize, u32)>,
 }
 
 impl Decoder {
@@ -127,7 +127,7 @@ impl Decoder {
         (path, layout, group): (&Path, &Layout, &Group),
         bytes: &[u8],
         needs_times: bool,
-        choose: impl FnOnce(&[i32], &mut Vec<(u32, u32)>),
+        choose: impl FnOnce(&[i32], &mut Vec<(usize, u32)>),
         take: impl FnMut(u32, &Row),
     ) -> Result<()> {
         let found = crc32fast::hash(bytes);
@@ -147,7 +147,7 @@ impl Decoder {
         group: &Group,
         mut bytes: &[u8],
         needs_times: bool,
-        choose: impl FnOnce(&[i32], &mut Vec<(u32, u32)>),
+        choose: impl FnOnce(&[i32], &mut Vec<(usize, u32)>),
         mut take: impl FnMut(u32, &Row),
     ) -> Option<()> {
         let mut columns = [&[][..]; MOST_COLUMNS];
@@ -178,8 +178,7 @@ impl Decoder {
                 parts
             }
         };
-        for (place, key) in &self.wanted {
-            let place = usize::try_from(*place).ok()?;
+        for &(place, key) in &self.wanted {
             let part = match layout {
                 Layout::OneLog => 0,
                 Layout::Partitions(_) => {
@@ -191,7 +190,7 @@ impl Decoder {
             };
             let time = if needs_times { *self.times.get(place)? } else { NO_TIME };
             let (key_hash, offset) = (*self.hashes.get(place)?, *self.offsets.get(place)?);
-            take(*key, &Row { key_hash, part, offset, time });
+            take(key, &Row { key_hash, part, offset, time });
         }
         Some(())
     }
@@ -302,6 +301,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
+    #[expect(clippy::cast_possible_wrap, reason = "a file in memory has less than 2^63 bytes")]
     fn write_group(&mut self, rows: &[Row]) -> ParquetResult<()> {
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Ok(()) };
         let begin = self.bytes.len();
@@ -457,8 +457,8 @@ mod tests {
         &bytes[begin..begin + usize::try_from(group.len()).unwrap()]
     }
 
-    fn all(hashes: &[i32], wanted: &mut Vec<(u32, u32)>) {
-        wanted.extend((0..).take(hashes.len()).map(|place| (place, 0)));
+    fn all(hashes: &[i32], wanted: &mut Vec<(usize, u32)>) {
+        wanted.extend((0..hashes.len()).map(|place| (place, 0)));
     }
 
     #[test]
@@ -474,7 +474,7 @@ mod tests {
                 let place = (path, &layout, group);
                 decoder.rows(place, held(&bytes, group), true, |_, _| {}, |_, row| panic!("{row:?}")).unwrap();
                 decoder.rows(place, held(&bytes, group), true, all, |_, row| read.push(*row)).unwrap();
-                let choose = |_: &[i32], wanted: &mut Vec<(u32, u32)>| wanted.push((3, 77));
+                let choose = |_: &[i32], wanted: &mut Vec<(usize, u32)>| wanted.push((3, 77));
                 let mut chosen = Vec::new();
                 decoder.rows(place, held(&bytes, group), false, choose, |key, row| chosen.push((key, *row))).unwrap();
                 let expected = Row { time: NO_TIME, ..read[read.len() - usize::try_from(group.rows).unwrap() + 3] };

@@ -144,41 +144,21 @@ impl SealedKeys {
         self.reads.load(Ordering::Relaxed)
     }
 
-    /// Number of rows.
-    pub fn len(&self) -> u64 {
-        self.files.iter().map(KeysFile::rows).sum()
-    }
-
-    /// True without rows.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Calls `take` with the number of each hash and each row that it has, and returns what it returned: by hash, and of a hash in
-    /// the order of the rows. A negative hash has none. If times are not needed, rows come without.
-    ///
-    /// # Errors
-    /// `Corrupt` if a file is not as the catalog says; errors of the system.
-    pub fn select<T: Send>(
-        &self,
-        hashes: &[i32],
-        needs_times: bool,
-        take: impl Fn(u32, &Row) -> Option<T> + Sync,
-    ) -> Result<Vec<T>> {
-        Ok(self.select_parts(hashes, needs_times, take)?.into_iter().flatten().collect())
-    }
-
     /// Returns the offsets of the rows of each hash that `accept` takes, one list for each.
     ///
     /// # Errors
     /// As [`Self::select`]; `InvalidArgument` for 2^31 offsets or more.
     pub fn offsets(&self, hashes: &[i32], needs_times: bool, accept: impl Fn(&Row) -> bool + Sync) -> Result<Hits> {
-        let found = self.select_parts(hashes, needs_times, |key, row| accept(row).then_some((key, row.offset)))?;
+        let found = self.select(hashes, needs_times, |key, row| accept(row).then_some((key, row.offset)))?;
         Hits::of_rows(hashes.len(), found.iter().flatten().copied())
     }
 
-    /// As [`Self::select`], in the parts that threads made.
-    fn select_parts<T: Send>(
+    /// Calls `take` with the number of each hash and each row that it has, and returns what it returned, in the parts that threads
+    /// made: by hash, and of a hash in the order of the rows. A negative hash has none. If times are not needed, rows come without.
+    ///
+    /// # Errors
+    /// `Corrupt` if a file is not as the catalog says; errors of the system.
+    pub fn select<T: Send>(
         &self,
         hashes: &[i32],
         needs_times: bool,
@@ -217,8 +197,8 @@ impl SealedKeys {
         let all: Vec<Task> = (0..self.places.len()).map(|group| Task { group, keys: 0..0 }).collect();
         for tasks in all.chunk_by(|before, after| self.is_next(before.group, after.group)) {
             for tasks in tasks.chunks(GROUPS_PER_READ) {
-                let every = |_: &Task, hashes: &[i32], wanted: &mut Vec<(u32, u32)>| {
-                    wanted.extend((0..).take(hashes.len()).map(|place| (place, 0)));
+                let every = |_: &Task, hashes: &[i32], wanted: &mut Vec<(usize, u32)>| {
+                    wanted.extend((0..hashes.len()).map(|place| (place, 0)));
                 };
                 self.read(tasks, true, &mut buffers, every, |_, row| rows.push(*row))?;
                 take(&rows)?;
@@ -323,13 +303,13 @@ impl SealedKeys {
         take: &impl Fn(u32, &Row) -> Option<T>,
         found: &mut Vec<T>,
     ) -> Result<()> {
-        let choose = |task: &Task, hashes: &[i32], wanted: &mut Vec<(u32, u32)>| {
+        let choose = |task: &Task, hashes: &[i32], wanted: &mut Vec<(usize, u32)>| {
             let mut begin = 0;
             for key in keys.get(task.keys.clone()).unwrap_or_default() {
                 let hash = key.hash();
                 begin = first_not_below(hashes, begin, hash);
                 let equal = hashes.get(begin..).unwrap_or_default().iter().take_while(|each| **each == hash);
-                wanted.extend((begin as u32..).zip(equal).map(|(place, _)| (place, key.number())));
+                wanted.extend((begin..).zip(equal).map(|(place, _)| (place, key.number())));
             }
         };
         self.read(tasks, needs_times, buffers, choose, |key, row| found.extend(take(key, row)))
@@ -341,7 +321,7 @@ impl SealedKeys {
         tasks: &[Task],
         needs_times: bool,
         Buffers { bytes, decoder }: &mut Buffers,
-        choose: impl Fn(&Task, &[i32], &mut Vec<(u32, u32)>),
+        choose: impl Fn(&Task, &[i32], &mut Vec<(usize, u32)>),
         mut take: impl FnMut(u32, &Row),
     ) -> Result<()> {
         let span =
@@ -360,7 +340,7 @@ impl SealedKeys {
             let Some((_, group)) = self.group(task.group) else { return Ok(()) };
             let held;
             (held, rest) = rest.split_at_checked(usize::try_from(group.len()).unwrap_or(0)).unwrap_or_default();
-            let choose = |hashes: &[i32], wanted: &mut Vec<(u32, u32)>| choose(task, hashes, wanted);
+            let choose = |hashes: &[i32], wanted: &mut Vec<(usize, u32)>| choose(task, hashes, wanted);
             decoder.rows((&path, &self.layout, group), held, needs_times, choose, &mut take)?;
         }
         Ok(())

@@ -227,18 +227,6 @@ impl Rows {
         Ok(made.into_iter().map(|(_, made)| made).collect())
     }
 
-    /// Passes on the rows in any order, in pieces.
-    ///
-    /// # Errors
-    /// The system's error, with the path; those of `take`.
-    pub fn for_each(self, mut take: impl FnMut(Vec<Row>) -> Result<()>) -> Result<()> {
-        let buckets = self.into_sorted()?;
-        (0..BUCKETS)
-            .map(|number| buckets.take(number))
-            .filter(|rows| !rows.as_ref().is_ok_and(Vec::is_empty))
-            .try_for_each(|rows| take(rows?))
-    }
-
     fn into_sorted(self) -> Result<Sorted> {
         let fail = |e| Error::io(&self.directory, e);
         let spill = match self.spill {

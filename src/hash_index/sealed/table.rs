@@ -145,11 +145,7 @@ impl<T: Clone> Column<T> {
 }
 
 /// Reads a column from its pages.
-fn read<T: DataType>(
-    descriptor: &ColumnDescPtr,
-    pages: Box<dyn PageReader>,
-    rows: usize,
-) -> Result<Column<T::T>> {
+fn read<T: DataType>(descriptor: &ColumnDescPtr, pages: Box<dyn PageReader>, rows: usize) -> Result<Column<T::T>> {
     let mut column = Column {
         values: Vec::new(),
         definitions: Vec::new(),
@@ -195,12 +191,7 @@ impl Table {
         SerializedFileReader::new(bytes).map(|reader| Self { reader, len })
     }
 
-    /// A text of the file's own metadata.
-    pub(super) fn note(&self, name: &str) -> Option<&str> {
-        let notes = self.reader.metadata().file_metadata().key_value_metadata()?;
-        notes.iter().find(|note| note.key == name)?.value.as_deref()
-    }
-
+    /// The texts of the file's own metadata.
     pub(super) fn notes(&self) -> impl Iterator<Item = (&str, &str)> {
         let notes = self.reader.metadata().file_metadata().key_value_metadata();
         notes.into_iter().flatten().filter_map(|note| Some((note.key.as_str(), note.value.as_deref()?)))
