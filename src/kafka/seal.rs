@@ -34,7 +34,7 @@ const SEGMENT: &str = "segment";
 /// That of the last segment of a partition, if it ends with something that a broker was writing. Before another segment that is
 /// damage.
 const UNFINISHED: &str = "unfinished-segment";
-/// Name of the header whose values are sealed beside the keys.
+/// Name of the header whose values are sealed next to the keys.
 const HEADER: &str = "logdex.header";
 
 /// A partition: topic and number.
@@ -275,7 +275,7 @@ impl SealedLogs {
         self.keys.reads()
     }
 
-    /// The header whose values are sealed beside the keys.
+    /// The header whose values are sealed next to the keys.
     pub fn header(&self) -> Option<&str> {
         self.catalog.notes.get(HEADER).map(String::as_str)
     }

@@ -450,7 +450,7 @@ impl SealedStore {
     pub fn verify(&self, standing: &Standing, log: &Arc<CommitLog>, index: &[Arc<IndexFile>]) -> Result<Report> {
         let catalog_path = self.directory.join(place::CATALOG);
         let mut expected = Rows::new(&std::env::temp_dir());
-        // The rows of a message at the end of a file may be those of the file beside it.
+        // The rows of a message at the end of a file may be those of the file next to it.
         let inner = |offset: i64| standing.is_all || standing.spans.iter().any(|(a, b)| *a < offset && offset < *b);
         for file in index.iter().filter(|file| standing.is_of(file.path())) {
             let source = IndexSource { log: Arc::clone(log), file: Arc::clone(file) };

@@ -52,7 +52,7 @@ def seal(
         spark: The session; all workers must see the same files.
         store: The store or log directory: a directory or a URL. It is only read.
         out: The directory or URL in which `_logdex` is written, as driver and workers see it; None: the root of the store.
-        header: Kafka: the name of a header whose values are sealed beside the keys.
+        header: Kafka: the name of a header whose values are sealed next to the keys.
         storage_options: Options of the stores of URLs; see `MessageStore.open`.
 
     Returns:

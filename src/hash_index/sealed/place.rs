@@ -78,7 +78,7 @@ fn list_below(
     Ok(())
 }
 
-/// Returns no rows yet, whose temporary file will be beside the sealed index, or on this machine if that is remote.
+/// Returns no rows yet, whose temporary file will be next to the sealed index, or on this machine if that is remote.
 ///
 /// # Errors
 /// The system's error, with the path.
