@@ -81,9 +81,9 @@ def refuse_broker_directory(output: Path, *, own: Iterable[Path] = (), others: I
         others: More directories of a broker.
     """
     places = [output] if isinstance(output, RemotePath) else [output.absolute(), output.resolve()]
-    above = dict.fromkeys(chain.from_iterable((place, *place.parents) for place in places))
+    above = dict.fromkeys(chain.from_iterable((place, *_parents(place)) for place in places))
     # The output, and the directory that gets a new entry.
-    entered = {*places, *(next(filter(type(place).is_dir, place.parents), place) for place in places)}
+    entered = {*places, *(next(filter(type(place).is_dir, _parents(place)), place) for place in places)}
     allowed = {_resolved(each) for each in own}
     known = {_resolved(each) for each in others}
     for directory in above:
@@ -98,6 +98,11 @@ def refuse_broker_directory(output: Path, *, own: Iterable[Path] = (), others: I
             raise ValueError(
                 f"{output}: expected a path outside of a broker's directories, found one in {directory}, {what}"
             )
+
+
+def _parents(path: Path) -> list[Path]:
+    """Return the directories above a path: the last one of a remote path is its bucket or server."""
+    return [parent for parent in path.parents if not isinstance(path, RemotePath) or len(parent.parts) > 1]
 
 
 def _resolved(path: Path) -> Path:
