@@ -140,7 +140,9 @@ class Connection(asyncio.BufferedProtocol):
                 self._send_all()
 
     def _send_all(self) -> None:
-        if self._transport is not None and self.is_open and self._unsent:
+        if not self._unsent:
+            return
+        if self._transport is not None and self.is_open:
             self._active = self._listener.now()
             # A view, because asyncio slices the bytes that the socket does not accept at once.
             self._transport.write(memoryview(self._unsent[0] if len(self._unsent) == 1 else b"".join(self._unsent)))
@@ -298,7 +300,7 @@ class Connection(asyncio.BufferedProtocol):
         service, now = listener.service, listener.now()
         until = listener.turn_end(now)
         try:
-            while self._is_reading() and (frames or len(buffer) >= self._needed):
+            while (frames or len(buffer) >= self._needed) and self._is_reading():
                 if not frames:
                     self._needed = service.frame_length(bytes(buffer[:HEAD]))
                     if len(buffer) < self._needed:

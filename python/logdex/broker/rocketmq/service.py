@@ -454,7 +454,11 @@ class BrokerService:
                 del self._searches[connection]
 
     def _finish(self, connection: Connection, request: Request, reply: Reply) -> None:
-        if isinstance(reply, Hold):
+        if isinstance(reply, Answer):
+            if reply.notices:
+                self._tell(reply.notices)
+            self._send(connection, request, reply)
+        elif isinstance(reply, Hold):
             size = _size(request)
             if len(self._held) >= _MOST_HELD or not self._has_space(size):
                 self._finish(connection, request, Answer(code=ResponseCode.SYSTEM_BUSY, remark=_BUSY))
@@ -464,9 +468,6 @@ class BrokerService:
             self._put(connection, request, reply)
         elif isinstance(reply, Forward):
             self._ask(connection, request, reply)
-        elif reply is not None:
-            self._tell(reply.notices)
-            self._send(connection, request, reply)
 
     def _send(self, connection: Connection, request: Request, reply: Answer) -> None:
         command = request.command
