@@ -6,6 +6,7 @@ import logging
 import threading
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -107,19 +108,28 @@ class KeyIndex(Protocol):
 
 
 def indexed_offsets(
-    index: KeyIndex, topics: Iterable[str], keys: Collection[str], times: TimeRange, whole: Range
+    index: KeyIndex, topics: Collection[str], keys: Collection[str], times: TimeRange, whole: Range
 ) -> list[tuple[Range, Array]] | None:
     """Return the ranges of the log that an index covers, each with the offsets at which keys may be, ascending.
 
-    Returns None if the question is too large for the index.
+    Returns None if there are too many keys for the index, or one that is not valid Unicode.
     """
     asked = [(topic, key) for topic in topics for key in keys]
-    if len(asked) > _MOST_QUESTIONS:
+    if len(asked) > _MOST_QUESTIONS or not _is_unicode(chain(topics, keys)):
         return None
     # The ranges first: a message that is indexed from here on is read from the log.
     covered = within(whole, union(index.covered()))
     found = index.candidates([topic for topic, _ in asked], [key for _, key in asked], times) if asked else []
     return list(zip(covered, offsets_within(found, covered), strict=True))
+
+
+def _is_unicode(texts: Iterable[str]) -> bool:
+    """Return whether texts have no lone surrogates, which columns of Arrow cannot hold."""
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -218,7 +218,7 @@ class MessageStore(Source):
         return None if index is None else FilesIndex(index)
 
     def indexed_offsets(
-        self, topics: Iterable[str], keys: Collection[str], *, begin: Time | None = None, end: Time | None = None
+        self, topics: Collection[str], keys: Collection[str], *, begin: Time | None = None, end: Time | None = None
     ) -> list[tuple[Range, Array]] | None:
         """Return where the key index leads: what a reader of only some messages needs.
 
@@ -231,8 +231,8 @@ class MessageStore(Source):
         Returns:
             The ranges of the log that the index covers, as (begin_phy_offset, end_phy_offset), ascending. Each has an int64 array
             of the offsets, ascending, at which messages with one of the keys may begin. The index stores hashes, so the messages
-            must be checked. Messages in the rest of the log are not indexed. None: there is no index, or more than a million
-            pairs of a topic and a key.
+            must be checked. Messages in the rest of the log are not indexed. None: there is no index, more than a million
+            pairs of a topic and a key, or a text that is not valid Unicode.
 
         Raises:
             OSError: An I/O error.

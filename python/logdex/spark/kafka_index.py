@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from logdex._core import forget_lists
 from logdex._files import RemotePath
 from logdex.hash_index.committed import commit_copies, replace_object
 from logdex.kafka import LogDir, TopicPartition
@@ -82,7 +83,10 @@ def build_key_index(
             build = _index_objects if isinstance(target, RemotePath) else index_partition
             return build(log, target / str(partition), header=header, max_entries=max_entries)
 
-    return merge(call_in_tasks(spark, index, partitions))
+    reports = call_in_tasks(spark, index, partitions)
+    # The plan listed the target before the workers wrote there.
+    forget_lists()
+    return merge(reports)
 
 
 def _index_objects(log: Log, target: Path, *, header: str | None, max_entries: int | None) -> Report:

@@ -67,6 +67,7 @@ PROGRAM = """
         "MessageStore.explain": (topic, "none"),
         "MessageStore.find": (topic, key.split("#")[1]),
         "MessageStore.find_batch": ([topic], [key.split("#")[1]]),
+        "MessageStore.indexed_offsets": ([topic], [key.split("#")[1]]),
         "MessageStore.is_msg_id": ("x",),
         "MessageStore.exists_at": (Path(root),),
         "MessageStore.message": ("7F00000100002A9F0000000000000000",),

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from pathlib import Path
 
-SEND = {"a": "p", "b": "Orders", "c": "TBW102", "d": "4", "e": "1", "f": "0", "g": "1795260000000", "h": "0"}
+# A half message that was born three days ago is given up.
+AN_HOUR_AGO = str(time.time_ns() // 1_000_000 - 3_600_000)
+SEND = {"a": "p", "b": "Orders", "c": "TBW102", "d": "4", "e": "1", "f": "0", "g": AN_HOUR_AGO, "h": "0"}
 PULL = {
     "consumerGroup": "g",
     "topic": "Orders",
