@@ -18,7 +18,6 @@ from unittest.mock import Mock
 import pytest
 
 import wire
-from logdex import rocketmq
 from logdex.broker import listener as listening
 from logdex.broker.listener import Limits
 from logdex.broker.rocketmq import service
@@ -28,7 +27,9 @@ from logdex.rocketmq import StoreWriter
 from serve_client import Client, client
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Iterator
+
+    from logdex import rocketmq
 
 MAX = {"topic": "T", "queueId": "0"}
 PULL = {
@@ -85,35 +86,10 @@ def root(made: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(made, tmp_path / "store"))
 
 
-@pytest.fixture
-def run(root: Path) -> Callable[..., None]:
-    """Return `run(test, **options)`, which runs a coroutine with a server over the store."""
-
-    def run(test: Callable[[rocketmq.Server], Coroutine[Any, Any, None]], **options: Any) -> None:
-        async def body() -> None:
-            async with rocketmq.serve(root, port=0, **options) as server:
-                await test(server)
-
-        asyncio.run(body())
-
-    return run
-
-
 def _trusting() -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
-
-
-@pytest.fixture
-def certificate(tmp_path: Path) -> tuple[Path, Path]:
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("needs openssl to make a certificate")
-    files = tmp_path / "cert.pem", tmp_path / "key.pem"
-    request = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost"]
-    subprocess.run([*request, "-keyout", files[1], "-out", files[0]], check=True, capture_output=True)
-    return files
 
 
 # Held pulls

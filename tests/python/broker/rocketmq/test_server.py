@@ -32,7 +32,7 @@ from logdex.broker.rocketmq.tables import ConsumerOffsets
 from serve_client import Client, client
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable
     from pathlib import Path
 
 VECTORS = wire.vectors("remoting-read")
@@ -57,20 +57,6 @@ async def _until(condition: Callable[[], bool]) -> None:
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return golden.unpack("basic", tmp_path_factory.mktemp("served"))
-
-
-@pytest.fixture
-def run(root: Path) -> Callable[..., None]:
-    """Return `run(test, **options)`, which runs a coroutine with a server over the store."""
-
-    def run(test: Callable[[rocketmq.Server], Coroutine[Any, Any, None]], **options: Any) -> None:
-        async def body() -> None:
-            async with rocketmq.serve(root, port=0, **options) as server:
-                await test(server)
-
-        asyncio.run(body())
-
-    return run
 
 
 @pytest.fixture
@@ -266,13 +252,7 @@ def test_unsigned_requests_are_refused(run: Callable[..., None]) -> None:
     run(test, acl={signed["accessKey"]: signed["secretKey"]})
 
 
-def test_tls_is_spoken_with_a_certificate(run: Callable[..., None], tmp_path: Path) -> None:
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("needs openssl to make a certificate")
-    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    request = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost"]
-    subprocess.run([*request, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+def test_tls_is_spoken_with_a_certificate(run: Callable[..., None], certificate: tuple[Path, Path]) -> None:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
 
@@ -286,7 +266,7 @@ def test_tls_is_spoken_with_a_certificate(run: Callable[..., None], tmp_path: Pa
         async with client(server, context) as asker:
             assert (await asker.ask(wire.request(30, MAX)))[0]["code"] == 0
 
-    run(test, tls=(certificate, key))
+    run(test, tls=certificate)
 
 
 def test_the_advertised_address_is_in_the_route(run: Callable[..., None]) -> None:
