@@ -6,7 +6,7 @@ import time
 from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from logdex._core import MessageFilter, messages_near
@@ -103,8 +103,8 @@ class PageRead:
         # After the end there is nothing, or damage with messages behind it. These bytes are not counted.
         end = self._end
         total = sum(min(high, end) - low for low, high in ranges if low < end)
-        divide = 0 if self._queues() is None else self._divide()
-        # Opened again: the offset may be beyond a unit, or a queue, that was written since.
+        divide = self._divide() if self._queue_paths() else 0
+        # Opened after it, because the offset may be beyond a unit, or a queue, that was written meanwhile.
         queues = self._queues() if divide else None
         left = [part for part in (self._clipped(each, position) for each in ranges) if part[0] < part[1]]
         edges = sorted({0, min(divide, end), end, MAX_INT64})
@@ -149,18 +149,17 @@ class PageRead:
         is_late = self._has_begun and time.monotonic() >= self._until
         return is_late or len(self._offsets) >= self._limit
 
+    def _queue_paths(self) -> list[Path]:
+        """Return the directories of the wanted queues; none without a topic."""
+        wanted = self._wanted
+        places = {} if wanted.topic is None else self._read.queues.directories([wanted.topic])
+        return [path for (_, number), paths in places.items() if wanted.queue_id in (None, number) for path in paths]
+
     def _queues(self) -> list[tuple[ConsumeQueue, int, int]] | None:
         """Return the queues of the topic with their first and last offsets; None: the log must be read."""
-        wanted, queues = self._wanted, self._read.queues
-        if wanted.topic is None:
-            return None
-        places = queues.directories([wanted.topic])
-        found = [path for (_, number), paths in places.items() if wanted.queue_id in (None, number) for path in paths]
-        if not found:
-            return None
-        opened = [*map(queues.open, found)]
+        opened = [*map(self._read.queues.open, self._queue_paths())]
         # Units are counted from the first one that exists: with a missing file they belong to other messages.
-        if any(queue.gaps() for queue in opened):
+        if not opened or any(queue.gaps() for queue in opened):
             return None
         return [(queue, queue.min_offset, queue.max_offset) for queue in opened]
 

@@ -169,14 +169,14 @@ class _Reading:
         at = 0
         missing: list[int] = []
         for (begin, end), offsets in parts:
-            yield from self._of_rest(at, begin)
+            yield from self.of_rest(at, begin)
             if len(offsets):
                 log, names = self.log, self.columns
                 reader = log.message_batches(offsets, columns=names, body=self.body, selection=self.selection)
                 yield from reader
                 missing += reader.missing
             at = end
-        yield from self._of_rest(at, self.log.max_offset, MAX_INT64)
+        yield from self.of_rest(at)
         for _, _, finding in (*gaps, *self.log.damage(missing)):
             self._report(finding)
 
@@ -186,9 +186,10 @@ class _Reading:
             self.reported.append(finding)
             self.on_damage(finding)
 
-    def _of_rest(self, begin: int, end: int, last: int | None = None) -> Iterator[RecordBatch]:
+    def of_rest(self, begin: int, end: int = MAX_INT64) -> Iterator[RecordBatch]:
         """Scan a part of the log. Starting threads costs more than they save if the part is short."""
-        yield from self.of_log(begin, end if last is None else last, 1 if end - begin < _SHORT_BYTES else None)
+        is_short = min(end, self.log.max_offset) - begin < _SHORT_BYTES
+        yield from self.of_log(begin, end, 1 if is_short else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,9 +277,9 @@ class MessageRead:
         self, reading: _Reading, topics: Sequence[str], queue_id: int | None, span: Range, found: set[str]
     ) -> Iterator[RecordBatch]:
         """Read messages through the queues of their topics, and the rest from the log; `found` receives topics with queues."""
-        log, threads = reading.log, reading.threads
+        log = reading.log
         # The end is read first: a message that is dispatched from here on, also to a new queue, is read from the log.
-        dispatched = self.dispatched_up_to(topics, threads)
+        dispatched = self.dispatched_up_to(topics, reading.threads)
         directories = self.queues.directories(topics)
         found.update(topic for topic, _ in directories)
         queues = [
@@ -304,19 +305,17 @@ class MessageRead:
             columns=reading.columns,
             body=reading.body,
             selection=reading.selection,
-            threads=threads,
+            threads=reading.threads,
         )
-        at, rest_threads = 0, threads
-        # Queues begin where the log begins now. If files expired, reading the log says so.
-        if self.log.min_offset == log.min_offset:
-            yield from reading.of_log(0, begin)
-            yield from reader
-            at = reader.position
-            # Starting threads costs more than they save if little is left.
-            rest_threads = 1 if log.max_offset - at < _SHORT_BYTES else threads
-            if reader.fault is not None:
-                _log.warning("%s; the log is read instead, from offset %d", reader.fault, at)
-        yield from reading.of_log(at, threads=rest_threads)
+        # Queues begin where the log begins now. If files expired, reading the log reports it.
+        if self.log.min_offset != log.min_offset:
+            yield from reading.of_log(0)
+            return
+        yield from reading.of_log(0, begin)
+        yield from reader
+        if reader.fault is not None:
+            _log.warning("%s; the log is read instead, from offset %d", reader.fault, reader.position)
+        yield from reading.of_rest(reader.position)
 
     def dispatched_up_to(
         self, topics: Collection[str] | None = None, threads: int | None = None, *, lately: bool = False
