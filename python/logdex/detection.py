@@ -1,4 +1,4 @@
-"""What is at a path: the only place that decides it, by names and content."""
+"""Detection of the kind of a path, by names and content. No other module decides it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FRAME_MAGICS = (b"\xda\xa3\x20\xa7", b"\xda\xa3\x20\xab", b"\xcb\xd4\x31\x94")
 
 
 class Kind(Enum):
-    """What can be opened. The value is its name in words."""
+    """A kind of path that can be opened. The value is its name in words."""
 
     STORE = "RocketMQ message store"
     INDEX = "RocketMQ index directory"
@@ -38,7 +38,7 @@ class Kind(Enum):
 
     @property
     def is_kafka(self) -> bool:
-        """Whether it belongs to Kafka."""
+        """True if it belongs to Kafka."""
         return self in _OF_KAFKA
 
 

@@ -1,4 +1,4 @@
-"""What every opened path can do: the base class of stores, log directories, partitions and index directories."""
+"""The base class of everything that can be opened: stores, log directories, partitions and index directories."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Source(Closing):
     __slots__ = ()
 
     kind: ClassVar[str]
-    """What the source is, in words."""
+    """The kind of source, in words."""
 
     @abstractmethod
     def info(self) -> Info:

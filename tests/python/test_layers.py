@@ -43,7 +43,7 @@ LAYERS = {
     "rocketmq": BASE | {"arrow", "detection", "hash_index"},
     "kafka": BASE | {"arrow", "detection", "hash_index"},
     "spark": BASE | {"arrow", "detection", "hash_index", "rocketmq", "kafka"},
-    "broker": BASE | {"hash_index", "rocketmq"},
+    "broker": BASE | {"detection", "hash_index", "rocketmq"},
     "web": BASE | {"arrow", "detection", "hash_index", "rocketmq", "kafka"},
     "cli": BASE | {"arrow", "detection", "hash_index", "rocketmq", "kafka", "web"},
 }

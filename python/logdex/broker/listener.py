@@ -126,7 +126,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether something can still be sent."""
+        """True if something can still be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
     def send(self, frame: bytes) -> None:

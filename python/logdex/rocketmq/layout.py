@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-OFFSET_NAME = detection.OFFSET_NAME
-"""The name of a file of a commit log or of a queue: the offset of its first byte."""
 
 ABORT = "logdex"
 """First word of `abort` while logdex writes. A broker looks only at the file's name; 5.x writes a process id into it."""
@@ -138,7 +136,7 @@ def find_layout(
                 # A catalog says where the log ends. Else the root shows whether a broker runs, and the first message is read, and
                 # the last file that holds one: a broker makes the next file ahead.
                 expect_lists([root])
-                files = sorted(filter(OFFSET_NAME.fullmatch, _names(log)))
+                files = sorted(filter(detection.OFFSET_NAME.fullmatch, _names(log)))
                 expect_heads([log / name for name in {*files[:1], *files[-2:]}])
             return StoreLayout(root, os.fspath(log))
     # Not is_dir(), which hides errors of the system.

@@ -66,7 +66,7 @@ class LogServer:
 
     @property
     def is_near(self) -> bool:
-        """Whether a slave is connected, and has nearly all of the log (haSlaveFallbehindMax)."""
+        """True if a slave is connected, and has nearly all of the log (haSlaveFallbehindMax)."""
         return self.slaves > 0 and self._end() - self.acknowledged < FALL_BEHIND_BYTES
 
     async def start(self, host: str, port: int) -> int:

@@ -50,7 +50,7 @@ SILENT_S = 20.0
 REPORT_S = 5.0
 """Seconds between two reports; after 20 s without one a master closes the connection."""
 WAIT_S = 0.5
-"""How long a call waits for bytes."""
+"""Longest wait of a call for bytes."""
 _RECEIVE_BYTES = 4 << 20
 
 
@@ -367,7 +367,7 @@ class LogStream:
 
     @property
     def is_report_due(self) -> bool:
-        """Whether the last report is so old that the master needs another one."""
+        """True if the last report is so old that the master needs another one."""
         return self._reported + REPORT_S <= time.monotonic()
 
     def receive(self, log: bytearray) -> None:

@@ -106,7 +106,7 @@ class Replication:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the copy has all that the broker had at the start."""
+        """True if the copy has all that the broker had at the start."""
         return self._is_complete
 
     def run(self) -> Report:

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logdex._core import CommitLog, read_file
+from logdex.detection import OFFSET_NAME
 from logdex.errors import CorruptFileError, GeometryError
 from logdex.rocketmq import fastjson
 from logdex.rocketmq.broker_config import OFFSETS, members_of, parse_offsets, write_table
-from logdex.rocketmq.layout import OFFSET_NAME, StoreLayout
+from logdex.rocketmq.layout import StoreLayout
 from logdex.rocketmq.write.options import StoreOptions
 from logdex.rocketmq.write.parts import StoreParts
 

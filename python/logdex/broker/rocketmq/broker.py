@@ -230,7 +230,7 @@ class Broker:
     ha_port: int | None = None
     """The port of the log stream; None: no slave may follow."""
     is_synchronous: bool = False
-    """Whether producers wait for a slave (SYNC_MASTER)."""
+    """True if producers wait for a slave (SYNC_MASTER)."""
     clients: Clients = field(default_factory=Clients)
     started_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
     counts: Counter[str] = field(default_factory=Counter)

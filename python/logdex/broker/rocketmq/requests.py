@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 _Answering = TypeVar("_Answering", bound="Callable[[Any, Request], Reply]")
 
 FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
-"""What brokers append to some remarks."""
+"""The text that brokers append to some remarks."""
 _LONGEST_BODY = 4 << 20
 """Largest JSON body that is parsed, in bytes."""
 _MOST_DIGITS = 64
@@ -204,10 +204,10 @@ class NewMessage:
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
     as_java_map: bool = True
-    """Whether the properties are written in the order of Java's HashMap."""
+    """True if the properties are written in the order of Java's HashMap."""
     is_batch: bool = False
     waits: bool = True
-    """Whether its producer waits for the flush and for a slave (the property WAIT)."""
+    """True if its producer waits for the flush and for a slave (the property WAIT)."""
 
 
 def again(message: Message, topic: str, queue_id: int, store_host: str) -> NewMessage:
@@ -333,7 +333,7 @@ def _parsed(text: str, bits: int) -> int | None:
 
 
 class Cost(IntEnum):
-    """Where a request is answered, from the cheapest to the most expensive kind."""
+    """Costs of requests, which determine the thread of the answer, from the cheapest to the most expensive kind."""
 
     QUICK = auto()
     """In the event loop. All requests that change the state are of this kind."""
@@ -348,7 +348,7 @@ class Cost(IntEnum):
 
 
 class Kind(IntEnum):
-    """What a request needs of a broker, which also decides how an archive refuses it."""
+    """Needs of a request, which also determine how an archive refuses it."""
 
     QUESTION = auto()
     """Nothing: an archive answers it, too."""
@@ -360,7 +360,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """How requests with one code are handled."""
+    """The handling of requests with one code."""
 
     answer: Callable[[Any, Request], Reply]
     answer_of_archive: Callable[[Any, Request], Reply]

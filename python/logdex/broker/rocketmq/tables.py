@@ -267,7 +267,7 @@ class Topic:
 
     @property
     def is_readable(self) -> bool:
-        """Whether consumers may read it."""
+        """True if consumers may read it."""
         return bool(self.perm & 4)
 
 

@@ -20,13 +20,13 @@ from logdex._core import (
     index_holds_tags,
     truncate_log,
 )
+from logdex.detection import OFFSET_NAME
 from logdex.errors import CorruptFileError
 from logdex.hash_index.directory import list_directory
 from logdex.hash_index.geometry import check_geometry
 from logdex.hash_index.rolling import is_index_file_name
 from logdex.report import Finding, Report
 from logdex.rocketmq.index_service import IndexService
-from logdex.rocketmq.layout import OFFSET_NAME
 from logdex.rocketmq.read import valid_messages
 
 if TYPE_CHECKING:

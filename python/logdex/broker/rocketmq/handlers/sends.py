@@ -368,7 +368,7 @@ class PutService:
 
     @property
     def is_busy(self) -> bool:
-        """Whether too many bytes wait to accept more."""
+        """True if too many bytes wait to accept more."""
         return self._is_closed or self._waiting_bytes > _MOST_WAITING_BYTES
 
     def put(self, message: NewMessage, then: Callable[[Placed], None]) -> None:
