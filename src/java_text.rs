@@ -1,4 +1,4 @@
-//! Text as Java reads it from bytes: `new String(bytes, UTF_8)`.
+//! Text as Java reads it: `new String(bytes, UTF_8)`, and `Long.parseLong`.
 //!
 //! Well-formed UTF-8 is the same everywhere. Malformed bytes become U+FFFD, one for each maximal part that could have
 //! begun a character, as in Rust and Python, with one exception: `ED` followed by `A0` to `BF` begins a surrogate, which
@@ -52,9 +52,57 @@ fn surrogate_tail_at(bytes: &[u8], part: &[u8]) -> u8 {
     }
 }
 
+/// The zero of each script with decimal digits among the UTF-16 units that are characters of their own.
+const ZEROS: [u32; 37] = [
+    0x30, 0x660, 0x6f0, 0x7c0, 0x966, 0x9e6, 0xa66, 0xae6, 0xb66, 0xbe6, 0xc66, 0xce6, 0xd66, 0xde6, 0xe50, 0xed0,
+    0xf20, 0x1040, 0x1090, 0x17e0, 0x1810, 0x1946, 0x19d0, 0x1a80, 0x1a90, 0x1b50, 0x1bb0, 0x1c40, 0x1c50, 0xa620,
+    0xa8d0, 0xa900, 0xa9d0, 0xa9f0, 0xaa50, 0xabf0, 0xff10,
+];
+
+/// Parses a decimal number of 64 bits as Java's `Long.parseLong`, which takes the digits of any script.
+///
+/// ```
+/// use logdex::java_text::parse_long;
+/// assert_eq!(parse_long("-\u{662}\u{660}"), Some(-20));
+/// assert_eq!(parse_long("1 "), None);
+/// ```
+pub fn parse_long(text: &str) -> Option<i64> {
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return text.parse().ok();
+    }
+    let ascii = |c: char| match c {
+        '-' | '+' => Some(c),
+        _ => {
+            let zero = ZEROS.into_iter().find(|zero| (*zero..*zero + 10).contains(&u32::from(c)))?;
+            char::from_digit(u32::from(c) - zero, 10)
+        }
+    };
+    text.chars().map(ascii).collect::<Option<String>>()?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::decode_utf8;
+    use super::{decode_utf8, parse_long};
+
+    #[test]
+    fn numbers_are_those_that_java_parses() {
+        for (text, number) in [
+            ("100", Some(100)),
+            ("+5", Some(5)),
+            ("-9223372036854775808", Some(i64::MIN)),
+            ("9223372036854775807", Some(i64::MAX)),
+            ("9223372036854775808", None),
+            ("\u{662}0", Some(20)),
+            ("", None),
+            ("+", None),
+            ("--1", None),
+            ("1_0", None),
+            ("\u{1d7ce}", None),
+            ("\u{b2}", None),
+        ] {
+            assert_eq!(parse_long(text), number, "{text}");
+        }
+    }
 
     #[test]
     fn malformed_bytes_are_replaced_as_java_does() {

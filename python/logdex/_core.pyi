@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias, final
 
 from arro3.core import Array, ChunkedArray, RecordBatch, RecordBatchReader, Schema, Table
 
-from logdex._types import Access, Body, Check, Compat, Flush, OnError, Stop, Time
+from logdex._types import Access, Body, Check, Compat, Flush, OnError, Progress, Stop, Time
 from logdex.report import Finding, Report
 from logdex.rocketmq.message import Message
 
@@ -35,17 +35,20 @@ __all__ = [
     "ConsumeQueueWriter",
     "DirectoryLock",
     "EntryRows",
-    "EntryTable",
+    "FoundBatches",
     "FoundMessages",
     "GroupOffsets",
     "HeldLock",
     "IndexCrossCheck",
     "IndexFile",
+    "IndexFiles",
     "IndexHeader",
     "IndexRows",
+    "KeyView",
     "LogSegment",
     "MessageFilter",
     "MessageReader",
+    "MessagesAt",
     "Meter",
     "OffsetIndex",
     "PackedRows",
@@ -66,6 +69,7 @@ __all__ = [
     "SendTable",
     "Sends",
     "Slice",
+    "Store",
     "StoreCheckpoint",
     "StoreLock",
     "ThreadLock",
@@ -108,21 +112,18 @@ __all__ = [
     "expect_ends",
     "expect_heads",
     "expect_lists",
-    "find_messages",
     "finding_kinds",
     "forget_lists",
     "fork_generation",
     "frame_of",
-    "frames_with_key",
     "has_segments",
     "holds_tiered",
-    "index_count",
     "index_entries",
     "index_holds_tags",
     "index_key",
     "index_lacks_entries",
     "indexed_messages",
-    "infer_geometry",
+    "is_index_file_name",
     "is_log_dir",
     "is_partition",
     "java_integer",
@@ -135,6 +136,7 @@ __all__ = [
     "key_hashes",
     "key_text",
     "last_message",
+    "list_index_directory",
     "list_partition",
     "list_queues",
     "list_remote",
@@ -150,8 +152,6 @@ __all__ = [
     "messages_near",
     "missing_index_entries",
     "missing_segments",
-    "newest_first",
-    "offsets_within",
     "parse_fastjson",
     "parse_time",
     "plan_files",
@@ -161,6 +161,7 @@ __all__ = [
     "queue_totals",
     "read_chain",
     "read_checkpoint",
+    "read_committed",
     "read_file",
     "read_records",
     "record_batch",
@@ -169,7 +170,6 @@ __all__ = [
     "remoting_frames",
     "replace_file",
     "sealed_directory",
-    "select_files",
     "split_cut_off",
     "start_of_last",
     "storage_options",
@@ -177,7 +177,6 @@ __all__ = [
     "sync_directory",
     "sync_file",
     "tags_hash",
-    "text_column",
     "text_lines",
     "time_ms",
     "time_text",
@@ -275,13 +274,8 @@ class SealedStore:
     @property
     def geometry(self) -> tuple[int, int] | None: ...
     @property
-    def tags(self) -> bool | None: ...
-    @property
-    def has_etags(self) -> bool: ...
-    @property
     def reads(self) -> int: ...
     def standing(self, index: _Path) -> SealedFiles: ...
-    def tell_end(self, log: CommitLog) -> None: ...
     def select(
         self,
         files: SealedFiles,
@@ -291,7 +285,6 @@ class SealedStore:
         begin: int | None = None,
         end: int | None = None,
     ) -> Array: ...
-    def verify(self, files: SealedFiles, log: CommitLog, index: Sequence[IndexFile]) -> Report: ...
 
 @final
 class SealedLogs:
@@ -403,18 +396,6 @@ def chain_statistics(
 def read_chain(
     file: IndexFile, key_hash: int, max_links: int
 ) -> tuple[int, int, list[tuple[int, int, int, int, int]], int, str | None]: ...
-def frames_with_key(
-    log: CommitLog,
-    files: Sequence[IndexFile],
-    unindexed: EntryTable,
-    topic: str,
-    key: str,
-    *,
-    begin: Time,
-    end: Time,
-    max_num: int,
-    max_bytes: int,
-) -> bytes: ...
 def java_integer(text: str, bits: int = 64) -> int | None: ...
 def parse_fastjson(text: str) -> Any: ...
 def judge_candidates(
@@ -426,22 +407,6 @@ def judge_candidates(
     begin: Time | None = None,
     end: Time | None = None,
 ) -> list[str]: ...
-def text_column(values: _Keys, name: str) -> Array: ...
-def find_messages(
-    log: CommitLog,
-    keys: _Keys,
-    candidates: Sequence[_ArrowArray],
-    *,
-    topics: _Keys | str | None = None,
-    begin: Time | None = None,
-    end: Time | None = None,
-    max_num: int | None = None,
-    tags: bool = False,
-    batch_size: int = 8_192,
-    first_row: int | None = None,
-    body_budget: int | None = None,
-) -> FoundMessages: ...
-def offsets_within(candidates: Sequence[_ArrowArray], ranges: Sequence[tuple[int, int]]) -> list[Array]: ...
 def message_lists(batch: Any, begin: int, end: int) -> list[list[Any]]: ...
 def index_holds_tags(log: CommitLog, files: Sequence[IndexFile]) -> bool | None: ...
 def index_lacks_entries(log: CommitLog, files: Sequence[IndexFile], begin: int, end: int) -> bool: ...
@@ -450,22 +415,6 @@ def missing_index_entries(
 ) -> list[RecordBatch]: ...
 def unput_entries(entries: Any, files: Sequence[IndexFile], *, end_phy_offset: int) -> RecordBatch: ...
 def index_entries(messages: Any, *, end_phy_offset: int, tags: bool = False) -> RecordBatch: ...
-def select_files(
-    files: Sequence[IndexFile],
-    keys: _Keys,
-    *,
-    topics: _Keys | str | None = None,
-    max_num: int | None = None,
-    begin: Time | None = None,
-    end: Time | None = None,
-) -> Array: ...
-def newest_first(
-    files: Sequence[IndexFile],
-    *,
-    begin: Time | None = None,
-    end: Time | None = None,
-    clock_slack_ms: int = 3_600_000,
-) -> list[IndexFile]: ...
 def _open_index_file(
     path: _Path,
     hash_slots: int | None,
@@ -474,10 +423,52 @@ def _open_index_file(
     compat: Compat | None,
     last_exit_ok: bool,
 ) -> IndexFile: ...
-def index_count(path: _Path) -> int: ...
-def infer_geometry(
-    path: _Path, *, given: tuple[int, int] | None = None, access: Access = "auto"
-) -> tuple[int, int]: ...
+def is_index_file_name(name: str) -> bool: ...
+def list_index_directory(directory: _Path) -> list[tuple[str, Path, int, bool]]: ...
+def read_committed(directory: _Path) -> dict[str, tuple[str, int]]: ...
+
+@final
+class IndexFiles:
+    def __new__(
+        cls,
+        directory: _Path,
+        *,
+        hash_slots: int | None = None,
+        max_entries: int | None = None,
+        access: Access = "auto",
+        compat: Compat | None = None,
+        last_exit_ok: bool = True,
+        without: frozenset[str] = ...,
+    ) -> IndexFiles: ...
+    @property
+    def directory(self) -> Path: ...
+    @property
+    def access(self) -> Access: ...
+    @property
+    def compat(self) -> Compat | None: ...
+    @property
+    def geometry(self) -> tuple[int, int] | None: ...
+    def refresh(self) -> list[IndexFile]: ...
+    def named(self) -> list[tuple[str, IndexFile]]: ...
+    def whole(self) -> list[IndexFile]: ...
+    def newest_first(self) -> list[IndexFile]: ...
+    def open_file(self, path: _Path, mode: Literal["r", "r+"] = "r", *, last_exit_ok: bool = True) -> IndexFile: ...
+    def repair(self, *, dry_run: bool = False) -> int: ...
+    def check_geometry(self, *, for_puts: bool) -> None: ...
+    def set_writer(self, file: IndexFile) -> None: ...
+    def leave_out(self, left_out: Sequence[IndexFile]) -> None: ...
+    def select(
+        self,
+        keys: _Keys,
+        *,
+        topics: _Keys | str | None = None,
+        max_num: int | None = None,
+        begin: Time | None = None,
+        end: Time | None = None,
+        clock_slack_ms: int = 3_600_000,
+    ) -> Array: ...
+    def verify(self) -> Report: ...
+    def close(self) -> None: ...
 
 @final
 class IndexHeader:
@@ -517,27 +508,68 @@ class BatchStream:
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 @final
-class EntryTable:
-    def __new__(cls) -> EntryTable: ...
-    def read_log(
-        self,
+class Store:
+    @staticmethod
+    def open(
+        root: _Path,
         log: CommitLog,
-        index: Sequence[IndexFile],
+        index: _Path,
         *,
-        begin: int,
-        end: int,
-        stop: int,
-        salvage: bool,
-        tags: bool | None = None,
-        progress: Callable[[int], object] | None = None,
-    ) -> tuple[int, list[tuple[int, int]], list[str], bool | None]: ...
-    def select_batch(self, keys: _Keys, *, topics: _Keys | str | None = None) -> Array: ...
-    def __len__(self) -> int: ...
+        sealed: SealedStore | None = None,
+        hash_slots: int | None = None,
+        max_entries: int | None = None,
+        clock_slack_ms: int = 3_600_000,
+        access: Access = "auto",
+        compat: Compat | None = None,
+    ) -> Store: ...
+    @property
+    def is_sealed(self) -> bool: ...
+    def covered(self) -> list[tuple[int, int]]: ...
+    @property
+    def sealed_words(self) -> str | None: ...
+    def find(
+        self,
+        topics: Sequence[str],
+        key: str,
+        *,
+        is_any_topic: bool,
+        begin: Time | None,
+        end: Time | None,
+        max_num: int | None,
+        scan_bytes: int | None,
+        progress: Progress | None,
+        body_budget: int,
+        batch_size: int = 8_192,
+    ) -> FoundMessages: ...
+    def find_batch(
+        self,
+        topics: _Keys | str,
+        keys: _Keys,
+        *,
+        begin: Time | None,
+        end: Time | None,
+        max_num: int | None,
+        scan_bytes: int | None,
+        batch_size: int,
+    ) -> FoundBatches: ...
+    def view(self, scan_bytes: int | None) -> KeyView: ...
+    def has_tags(self) -> bool: ...
+    def indexed_offsets(
+        self,
+        topics: Sequence[str],
+        keys: Sequence[str],
+        *,
+        begin: Time | None,
+        end: Time | None,
+        span: tuple[int, int] = ...,
+    ) -> list[tuple[tuple[int, int], Array]] | None: ...
+    def ask_sealed(
+        self, topic: str, key: str, *, begin: Time | None, end: Time | None
+    ) -> tuple[Path, SealedFiles, list[int]] | None: ...
+    def verify_sealed(self) -> Report | None: ...
 
 @final
 class FoundMessages:
-    @property
-    def missing(self) -> list[int]: ...
     @property
     def schema(self) -> Schema: ...
     @property
@@ -546,19 +578,52 @@ class FoundMessages:
     def truncated(self) -> bool: ...
     @property
     def without_body(self) -> int: ...
-    def hold(self) -> int: ...
+    @property
+    def scanned_bytes(self) -> int: ...
+    @property
+    def unscanned(self) -> list[tuple[int, int]]: ...
+    @property
+    def unreadable(self) -> list[tuple[int, int]]: ...
     def table(self) -> Table: ...
     def lists(self, begin: int, end: int) -> list[list[Any]]: ...
-    def at(self, phy_offsets: Any) -> FoundMessages: ...
+    def read_again(self, begin: int, end: int, *, batch_size: int = 8_192) -> MessagesAt: ...
+    def __len__(self) -> int: ...
+
+@final
+class MessagesAt:
+    @property
+    def schema(self) -> Schema: ...
     @property
     def closed(self) -> bool: ...
     def read_next_batch(self) -> RecordBatch: ...
     def read_all(self) -> Table: ...
     def close(self) -> None: ...
-    def __iter__(self) -> FoundMessages: ...
+    def __iter__(self) -> MessagesAt: ...
     def __next__(self) -> RecordBatch: ...
     def __arrow_c_schema__(self) -> object: ...
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+@final
+class FoundBatches:
+    @property
+    def findings(self) -> list[Finding]: ...
+    @property
+    def schema(self) -> Schema: ...
+    @property
+    def closed(self) -> bool: ...
+    def read_next_batch(self) -> RecordBatch: ...
+    def read_all(self) -> Table: ...
+    def close(self) -> None: ...
+    def __iter__(self) -> FoundBatches: ...
+    def __next__(self) -> RecordBatch: ...
+    def __arrow_c_schema__(self) -> object: ...
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+@final
+class KeyView:
+    @property
+    def newest(self) -> IndexHeader | None: ...
+    def stored_frames(self, topic: str, key: str, *, begin: Time, end: Time, max_num: int, max_bytes: int) -> bytes: ...
 
 @final
 class PreparedFile:
@@ -818,13 +883,10 @@ class CommitLog:
     @property
     def min_offset(self) -> int: ...
     @property
-    def is_end_known(self) -> bool: ...
-    @property
     def max_offset(self) -> int: ...
     @property
     def last_file(self) -> int: ...
-    def expect_ranges(self, ranges: Sequence[tuple[int, int]]) -> None: ...
-    def expect_dispatched(self, phy_offset: int, root: _Path) -> None: ...
+    def expect_end_after(self, phy_offset: int, root: _Path) -> None: ...
     def place(self, phy_offset: int) -> tuple[str, int]: ...
     def is_uncommitted(self, phy_offset: int) -> bool: ...
     def is_cut_short(self, end_phy_offset: int) -> bool: ...

@@ -16,8 +16,10 @@
 //! - `read`: lookups
 //! - `repair`: checks, recovery after a crash, inference of the geometry
 //! - `file`: the open file
+//! - `directory`: the open files of a directory
 //! - `sealed`: the entries of many files, sorted
 
+pub mod directory;
 mod file;
 mod format;
 mod key_hash;
@@ -26,8 +28,6 @@ mod repair;
 pub mod sealed;
 mod write;
 
-#[cfg(feature = "python")]
-pub(crate) use file::bytes::infer_geometry;
 pub use file::chains::{Buckets, Chain, ChainStatistics};
 pub use file::index_file::IndexFile;
 pub use file::lookup::{newest_first, select_files};

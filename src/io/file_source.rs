@@ -14,9 +14,10 @@ use super::source::{ReadAt, WriteAt};
 use crate::error::{Error, Result};
 
 /// How the bytes of a file are read and written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Access {
     /// A map, or `pread`/`pwrite` if mapping fails.
+    #[default]
     Auto,
     /// A map or an error.
     Mmap,

@@ -5,10 +5,13 @@
 //! one, and starts with an empty state where a thread was at work. The state must therefore be one that can be made again.
 
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 
 use super::fork::Generation;
+use super::signals;
+use crate::error::{Error, Result};
 
 /// A mutex of one process.
 #[derive(Debug)]
@@ -36,6 +39,25 @@ impl<T: Default> ProcessMutex<T> {
     pub(crate) fn with<R>(&self, call: impl FnOnce(&mut T) -> R) -> R {
         let owned = self.owned();
         call(&mut owned.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// As [`Self::with`], for a call that may take long: a wait for another thread's call looks for signals.
+    ///
+    /// # Errors
+    /// A signal handler ends the wait.
+    pub(crate) fn wait_with<R>(&self, call: impl FnOnce(&mut T) -> R) -> Result<R> {
+        const WAIT: Duration = Duration::from_millis(1);
+        let owned = self.owned();
+        loop {
+            match owned.state.try_lock() {
+                Ok(mut state) => return Ok(call(&mut state)),
+                Err(TryLockError::Poisoned(state)) => return Ok(call(&mut state.into_inner())),
+                Err(TryLockError::WouldBlock) => {
+                    signals::look().map_err(|e| Error::InvalidArgument(e.to_string()))?;
+                    std::thread::sleep(WAIT);
+                }
+            }
+        }
     }
 
     fn owned(&self) -> Arc<Owned<T>> {

@@ -62,10 +62,6 @@ impl<R: Batches> BatchStream<R> {
         Ok(py.detach(|| self.lock().map(|state| state.reader.as_ref().map_or_else(|| state.notes.clone(), R::notes)))?)
     }
 
-    pub(super) fn arrow_schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
     pub(super) fn schema<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         PySchema::new(Arc::clone(&self.schema)).into_arro3(py)
     }

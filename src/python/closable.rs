@@ -25,6 +25,11 @@ impl<T> Closable<T> {
         Self { value: ArcSwapOption::from_pointee(value), path, memory: None }
     }
 
+    /// Holds an open value that others hold, too.
+    pub(super) fn of(value: Arc<T>, path: PathBuf) -> Self {
+        Self { value: ArcSwapOption::new(Some(value)), path, memory: None }
+    }
+
     /// Keeps the bytes in memory that it reads.
     pub(super) fn reading(self, memory: Option<Arc<MemoryFiles>>) -> Self {
         Self { memory, ..self }

@@ -22,15 +22,15 @@ use super::message_object::message_object;
 use super::message_reader::PyMessageReader;
 use super::report;
 use crate::error::{Result, shown};
-use crate::io::remote::is_remote;
 use crate::io::remote::memory::MemoryFiles;
+use crate::io::storage;
 use crate::rocketmq::commit_log::columns::{self, Column};
 use crate::rocketmq::commit_log::frame::Versions;
 use crate::rocketmq::commit_log::{AtDamage, Bodies, CommitLog, Options, ScanOptions, Start};
-use crate::rocketmq::consume_queue;
 use crate::rocketmq::file_name;
 use crate::rocketmq::offset_files::{self, Gap};
 use crate::rocketmq::release::Release;
+use crate::rocketmq::store;
 use crate::time_range::TimeRange;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -324,13 +324,6 @@ impl PyCommitLog {
         Ok(py.detach(|| log.min_offset())?)
     }
 
-    /// Whether a sealed index told the end of the log, and the last file is still the one that it describes.
-    #[getter]
-    fn is_end_known(&self, py: Python<'_>) -> PyResult<bool> {
-        let log = self.inner()?;
-        Ok(py.detach(|| log.is_end_known())?)
-    }
-
     /// Offset after the last valid frame of the last file with data; 0 without files.
     ///
     /// The first call is linear in that file. Later calls read only what was added since.
@@ -340,40 +333,24 @@ impl PyCommitLog {
         Ok(py.detach(|| log.max_offset())?)
     }
 
-    /// Let the first `max_offset` start its walk at a message whose unit is in the store's queues. If the offset is after the
-    /// last file, `gaps` has the range up to it: the last files are missing. In a remote store the call returns at once, and
-    /// `max_offset` waits for its result.
+    /// Let the first `max_offset` start its walk at the message of the last index entry, if the store's queues have its unit. If the
+    /// store has the file `abort` the call has no effect: a crashed broker may have truncated its log.
     ///
     /// Args:
-    ///     phy_offset: Offset of the message. The call has no effect if no message begins there, or no queue has its unit.
+    ///     phy_offset: Offset of the message; -1 has no effect.
     ///     root: The root of the store.
-    ///
-    /// Raises:
-    ///     OSError: An I/O error.
-    fn expect_dispatched(
+    fn expect_end_after(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = integer::phy_offset)] phy_offset: u64,
+        #[pyo3(from_py_with = integer::phy_offset)] phy_offset: i64,
         root: PathBuf,
     ) -> PyResult<()> {
         let log = self.inner()?;
-        log.lead_to(phy_offset);
-        let find = move |log: &CommitLog| {
-            if consume_queue::is_dispatched(&root, log, phy_offset)? { log.expect_message(phy_offset) } else { Ok(()) }
-        };
-        if is_remote(log.path()) {
-            log.find_end(find);
-            return Ok(());
-        }
-        Ok(py.detach(|| find(&log))?)
-    }
-
-    /// Note that ranges of a remote log will be read, so that the first read asks for the beginnings of all. A local log needs no note.
-    fn expect_ranges(&self, py: Python<'_>, ranges: Vec<(u64, u64)>) -> PyResult<()> {
-        let log = self.inner()?;
-        if is_remote(log.path()) {
-            py.detach(|| log.expect_ranges(&ranges))?;
-        }
+        py.detach(|| {
+            if !storage::exists(&root.join("abort")) {
+                store::expect_end_after(&log, &root, phy_offset);
+            }
+        });
         Ok(())
     }
 

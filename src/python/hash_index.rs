@@ -1,7 +1,5 @@
 //! The functions of the index that need no open file.
 
-use std::io::ErrorKind;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef};
@@ -10,13 +8,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use super::convert;
-use super::index_file::PyIndexFile;
-use super::integer;
-use super::keys::{self, list_array, warn_damage};
+use super::keys;
 use super::time::{self, Round};
-use crate::error::{Error, Result};
-use crate::hash_index::{self, Header, IndexFile, KeySource};
-use crate::io::{Access, FileSource, ReadAt as _};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(key_hash, m)?)?;
@@ -25,11 +18,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(entry_schema, m)?)?;
     m.add_function(wrap_pyfunction!(index_key, m)?)?;
     m.add_function(wrap_pyfunction!(time_ms, m)?)?;
-    m.add_function(wrap_pyfunction!(bound_ms, m)?)?;
-    m.add_function(wrap_pyfunction!(select_files, m)?)?;
-    m.add_function(wrap_pyfunction!(newest_first, m)?)?;
-    m.add_function(wrap_pyfunction!(index_count, m)?)?;
-    m.add_function(wrap_pyfunction!(infer_geometry, m)?)
+    m.add_function(wrap_pyfunction!(bound_ms, m)?)
 }
 
 /// Return the hash of a whole index key, 0 to 2147483647: Java's `String.hashCode` made non-negative.
@@ -111,48 +100,6 @@ fn bound_ms(value: &Bound<'_, PyAny>, end: bool, name: &str) -> PyResult<i64> {
     time::bound_ms(value, if end { Round::Down } else { Round::Up }, name)
 }
 
-/// Infer the numbers of slots and entries of an index file from its content. Linear in the worst case.
-///
-/// Args:
-///     path: The file.
-///     given: Slots and entries to try first: if they fit, no other pair is tried.
-///     access: "mmap", "pread", or "auto".
-///
-/// Raises:
-///     GeometryError: None or several fit.
-///     ValueError: No file can have these numbers.
-#[pyfunction]
-#[pyo3(signature = (path, *, given=None, access="auto"))]
-fn infer_geometry(py: Python<'_>, path: PathBuf, given: Option<(i64, i64)>, access: &str) -> PyResult<(u32, u32)> {
-    let access = convert::access(access)?;
-    let given = given.map(|(slots, entries)| convert::geometry(slots, entries)).transpose()?;
-    let geometry = py.detach(|| hash_index::infer_geometry(&path, &FileSource::open(&path, access)?, given))?;
-    Ok((geometry.hash_slots(), geometry.max_entries()))
-}
-
-/// Bytes of the header.
-const HEADER_LEN: u64 = 40;
-
-/// Read the index count in the header of an index file, unchecked; 0 for a file without a whole header, and without the file.
-///
-/// Args:
-///     path: The file.
-///
-/// Raises:
-///     OSError: An I/O error.
-#[pyfunction]
-fn index_count(py: Python<'_>, path: PathBuf) -> PyResult<i32> {
-    let read = || {
-        let file = match FileSource::open(&path, Access::Pread) {
-            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(0),
-            opened => opened?,
-        };
-        let header = if file.len() < HEADER_LEN { None } else { Some(Header::read(&file)) };
-        header.transpose().map_err(|e| Error::io(&path, e)).map(|header| header.map_or(0, |header| header.index_count))
-    };
-    Ok(py.detach(read)?)
-}
-
 /// Return the columns of index entries in the types of a put.
 ///
 /// Args:
@@ -194,69 +141,4 @@ fn entry_columns<'py>(
     }
     let [topic, key, phy_offset, store_timestamp] = columns.map(|(_, column)| convert::arro3_array(py, column));
     Ok([topic?, key?, phy_offset?, store_timestamp?])
-}
-
-/// Find the candidates of each key in many files.
-///
-/// Args:
-///     files: Open files, newest first. A key is done when it has `max_num` hits.
-///     keys: Keys, or whole index keys where no topic is given.
-///     topics: One topic for all keys, or a column of them.
-///     max_num: The most hits per key; `None`: all.
-///     begin: First store time, inclusive.
-///     end: Last store time, inclusive.
-///
-/// Returns:
-///     list<int64>, one row per key: commit-log offsets, newest first; null where the key or topic is null.
-#[pyfunction]
-#[pyo3(signature = (files, keys, *, topics=None, max_num=None, begin=None, end=None))]
-fn select_files<'py>(
-    py: Python<'py>,
-    files: Vec<PyRef<'py, PyIndexFile>>,
-    keys: &Bound<'py, PyAny>,
-    topics: Option<&Bound<'py, PyAny>>,
-    #[pyo3(from_py_with = integer::max_num)] max_num: Option<i64>,
-    begin: Option<&Bound<'py, PyAny>>,
-    end: Option<&Bound<'py, PyAny>>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let files = files.iter().map(|f| f.inner()).collect::<PyResult<Vec<_>>>()?;
-    let keys = keys::keys(keys, topics)?;
-    let range = time::time_range(begin, end)?;
-    let max_num = convert::max_num(max_num)?;
-    let (answer, damage) = py.detach(|| -> Result<_> {
-        let files: Vec<&IndexFile> = files.iter().map(AsRef::as_ref).collect();
-        keys::select(&keys, |asked, hits| {
-            let damage = hash_index::select_files(&files, asked, 0..asked.len(), max_num, range, hits)?;
-            Ok(damage.map(|(file, damage)| (file.path().to_owned(), damage)))
-        })
-    })?;
-    warn_damage(py, damage)?;
-    list_array(py, answer)
-}
-
-/// Return the files that may hold messages of a time range, newest first.
-///
-/// The order is that of the commit-log offset of the first entry. Files that begin at the same offset keep the load order.
-///
-/// Args:
-///     files: Open files in load order, oldest first.
-///     begin: First store time, inclusive.
-///     end: Last store time, inclusive.
-///     clock_slack_ms: As in `IndexFile.is_time_matched`.
-#[pyfunction]
-#[pyo3(signature = (files, *, begin=None, end=None, clock_slack_ms=3_600_000))]
-fn newest_first<'py>(
-    py: Python<'py>,
-    files: Vec<Bound<'py, PyIndexFile>>,
-    begin: Option<&Bound<'py, PyAny>>,
-    end: Option<&Bound<'py, PyAny>>,
-    #[pyo3(from_py_with = integer::clock_slack_ms)] clock_slack_ms: i64,
-) -> PyResult<Vec<Bound<'py, PyIndexFile>>> {
-    let open = files.iter().map(|f| f.get().inner()).collect::<PyResult<Vec<_>>>()?;
-    let range = time::time_range(begin, end)?;
-    let places = py.detach(|| {
-        let open: Vec<&IndexFile> = open.iter().map(AsRef::as_ref).collect();
-        hash_index::newest_first(&open, range, clock_slack_ms)
-    })?;
-    Ok(places.into_iter().filter_map(|place| files.get(place).cloned()).collect())
 }

@@ -56,6 +56,12 @@ impl PyIndexFile {
         Self { file: Closable::new(file, path), access: access.to_owned(), compat: compat.map(str::to_owned) }
     }
 
+    /// A handle of an open file.
+    pub(super) fn of(file: Arc<IndexFile>, access: &str, compat: Option<&str>) -> Self {
+        let path = file.path().to_owned();
+        Self { file: Closable::of(file, path), access: access.to_owned(), compat: compat.map(str::to_owned) }
+    }
+
     pub(super) fn inner(&self) -> PyResult<Arc<IndexFile>> {
         self.file.get()
     }
@@ -68,7 +74,7 @@ const MOST_ENTRIES: u32 = (64 << 20) / 32;
 const MAX_THREADS: usize = 64;
 
 /// All releases answer alike.
-fn answers(compat: Option<&str>) -> PyResult<Answers> {
+pub(super) fn answers(compat: Option<&str>) -> PyResult<Answers> {
     Ok(if convert::compat(compat)?.is_some() { Answers::Broker } else { Answers::Complete })
 }
 
@@ -484,7 +490,7 @@ impl PyIndexFile {
     }
 
     /// Close the handle. A call in another thread ends first. A second call does nothing.
-    fn close(&self, py: Python<'_>) {
+    pub(super) fn close(&self, py: Python<'_>) {
         py.detach(|| drop(self.file.close()));
     }
 

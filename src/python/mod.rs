@@ -14,7 +14,6 @@ mod consume_queue_writer;
 mod convert;
 mod entry_batches;
 mod entry_rows;
-mod entry_table;
 mod errors;
 mod fastjson;
 mod file_system;
@@ -24,6 +23,7 @@ mod hash_index;
 mod index_cross_check;
 mod index_entries;
 mod index_file;
+mod index_files;
 mod index_header;
 mod index_recovery;
 mod index_rows;
@@ -44,6 +44,7 @@ mod report;
 mod sealed;
 mod signals;
 mod small_file;
+mod store;
 mod store_lock;
 mod text_rows;
 mod thread_lock;
@@ -62,6 +63,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     signals::register();
     hash_index::register(m)?;
     index_file::register(m)?;
+    index_files::register(m)?;
     planned_log::register(m)?;
     location::register(m)?;
     file_system::register(m)?;
@@ -77,6 +79,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     remoting::register(m)?;
     report::register(m)?;
     sealed::register(m)?;
+    store::register(m)?;
     small_file::register(m)?;
     store_lock::register(m)?;
     text_rows::register(m)?;
@@ -91,7 +94,6 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     candidates::register(m)?;
     chains::register(m)?;
     entry_rows::register(m)?;
-    entry_table::register(m)?;
     message_input::register(m)?;
     message_object::register(m)?;
     kafka::register(m)

@@ -341,8 +341,8 @@ fn unpack_rows(batch: &RecordBatch, ranges: &mut BTreeMap<i32, Vec<Row>>) -> PyR
 /// The index files that a sealed index stands for, as they are now.
 #[pyclass(name = "SealedFiles", module = "logdex._core", frozen, eq)]
 #[derive(PartialEq)]
-struct PySealedFiles {
-    standing: Standing,
+pub(super) struct PySealedFiles {
+    pub(super) standing: Standing,
 }
 
 #[pymethods]
@@ -374,8 +374,14 @@ impl PySealedFiles {
 
 /// The sealed index of a store, open for lookups.
 #[pyclass(name = "SealedStore", module = "logdex._core", frozen)]
-struct PySealedStore {
-    store: SealedStore,
+pub(super) struct PySealedStore {
+    store: Arc<SealedStore>,
+}
+
+impl PySealedStore {
+    pub(super) fn inner(&self) -> Arc<SealedStore> {
+        Arc::clone(&self.store)
+    }
 }
 
 #[pymethods]
@@ -397,7 +403,7 @@ impl PySealedStore {
         #[pyo3(from_py_with = location::path)] directory: PathBuf,
         beside: Vec<PathBuf>,
     ) -> PyResult<Self> {
-        Ok(Self { store: py.detach(|| SealedStore::open(&directory, &beside))? })
+        Ok(Self { store: Arc::new(py.detach(|| SealedStore::open(&directory, &beside))?) })
     }
 
     /// The directory.
@@ -412,18 +418,6 @@ impl PySealedStore {
         self.store.geometry()
     }
 
-    /// Whether tags are indexed; None: no indexed message has any.
-    #[getter]
-    fn tags(&self) -> Option<bool> {
-        self.store.tags()
-    }
-
-    /// True if the storage returned an `ETag`, which changes with the content, for the files of the log.
-    #[getter]
-    fn has_etags(&self) -> bool {
-        self.store.has_etags()
-    }
-
     /// Row groups that were read for lookups.
     #[getter]
     fn reads(&self) -> u64 {
@@ -436,16 +430,6 @@ impl PySealedStore {
     ///     OSError: An I/O error.
     fn standing(&self, py: Python<'_>, index: PathBuf) -> PyResult<PySealedFiles> {
         Ok(PySealedFiles { standing: py.detach(|| self.store.standing(&index))? })
-    }
-
-    /// Set the end of a log, as long as its last file is the one in the catalog. With an `ETag` nothing is read; else the log is
-    /// read from the last message on.
-    ///
-    /// Raises:
-    ///     OSError: An I/O error.
-    fn tell_end(&self, py: Python<'_>, log: &PyCommitLog) -> PyResult<()> {
-        let log = log.inner()?;
-        Ok(py.detach(|| self.store.tell_end(&log))?)
     }
 
     /// Find the candidates of keys.
@@ -484,30 +468,6 @@ impl PySealedStore {
             self.store.select(&files.standing, &hashes, range)
         })?;
         list_array(py, found.into_list_array(keys.nulls().cloned()))
-    }
-
-    /// Compare the rows with the entries of the index files and with the times of the log.
-    ///
-    /// Args:
-    ///     files: The files whose entries count.
-    ///     log: The log.
-    ///     index: The open index files.
-    ///
-    /// Returns:
-    ///     A report.
-    ///
-    /// Raises:
-    ///     OSError: An I/O error.
-    fn verify<'py>(
-        &self,
-        py: Python<'py>,
-        files: &PySealedFiles,
-        log: &PyCommitLog,
-        index: Vec<PyRef<'py, PyIndexFile>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let (log, index) = (log.inner()?, open_files(&index)?);
-        let found = py.detach(|| self.store.verify(&files.standing, &log, &index))?;
-        report::report(py, &found)
     }
 }
 

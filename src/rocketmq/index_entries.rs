@@ -29,7 +29,7 @@ pub const INDEXED_COLUMNS: [&str; 7] =
 /// Separates the keys of a message; no other character does (upstream `MessageConst.KEY_SEPARATOR`).
 const KEY_SEPARATOR: char = ' ';
 /// The prefix of the key of a tags entry.
-const TAG_MARK: &str = "T#";
+pub const TAGS_PREFIX: &str = "T#";
 
 /// Return whether a broker indexes a message with this `sys_flag`: not if its transaction was rolled back.
 pub fn is_indexed(sys_flag: i32) -> bool {
@@ -59,7 +59,7 @@ impl<'a> KeyTexts<'a> {
         let unique = self.uniq_key.as_deref().into_iter();
         let user = self.keys.as_deref().unwrap_or_default().split(KEY_SEPARATOR).filter(|key| !key.is_empty());
         let tag = self.tags.as_deref().filter(|text| tags && !text.is_empty());
-        unique.chain(user).map(|key| ("", key)).chain(tag.map(|tag| (TAG_MARK, tag)))
+        unique.chain(user).map(|key| ("", key)).chain(tag.map(|tag| (TAGS_PREFIX, tag)))
     }
 
     /// The unique key and the space-separated keys of the message, without its tags.

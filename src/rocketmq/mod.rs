@@ -24,6 +24,7 @@ pub mod release;
 pub mod remoting;
 pub mod schedule;
 pub mod seal;
+pub mod store;
 pub mod store_parts;
 pub mod stored_frames;
 pub mod truncate;

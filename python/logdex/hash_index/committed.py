@@ -13,8 +13,6 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from logdex import _core
-from logdex.errors import CorruptFileError
-from logdex.hash_index.rolling import names_index_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,33 +35,8 @@ class Committed:
 
 
 def read_committed(directory: Path) -> dict[str, Committed]:
-    """Return the files of an index by their names.
-
-    Raises:
-        FileNotFoundError: Nothing was committed.
-        CorruptFileError: The object is damaged.
-    """
-    path = directory / COMMITTED
-    content = _core.read_file(path)
-    files: dict[str, Committed] = {}
-    try:
-        read = json.loads(content)
-        files = {name: Committed(**each) for name, each in read["files"].items()}
-        sound = read["version"] == _VERSION and all(map(_is_sound, files, files.values()))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        sound = False
-    if not sound:
-        found = repr(content[:200])
-        raise CorruptFileError(
-            str(path), 0, f"JSON of version {_VERSION} with the names, objects and sizes of files", found
-        )
-    return files
-
-
-def _is_sound(name: str, file: Committed) -> bool:
-    """Return whether a name is an index file's, and its object is below the directory."""
-    parts = file.object.split("/")
-    return names_index_file(name) and not {"", ".", ".."} & set(parts) and type(file.size) is int and file.size >= 0
+    """Return the files of an index by their names; see `_core.read_committed`."""
+    return {name: Committed(*file) for name, file in _core.read_committed(directory).items()}
 
 
 def committed_content(files: dict[str, Committed]) -> bytes:

@@ -11,7 +11,7 @@ from logdex import _core
 from logdex._files import existing_directory
 from logdex._types import Access, check_int64, check_text
 from logdex.arrow import entry_batches
-from logdex.hash_index.directory import FileSet, refuse_other_directory
+from logdex.hash_index.directory import refuse_other_directory
 from logdex.hash_index.index_writer import IndexWriter, PlannedIndexWriter
 from logdex.hash_index.query import CLOCK_SLACK_MS, TimeRange, check_clock_slack, check_max_num
 from logdex.hash_index.rolling import resolve_zone
@@ -68,9 +68,8 @@ class IndexDirectory(Source):
         self._closed = False
         self._process = _core.fork_generation()
         self._writer: IndexWriter | None = None
-        geometry = None if options["hash_slots"] is None else (options["hash_slots"], options["max_entries"])
-        choices = {name: options[name] for name in ("last_exit_ok", "compat", "without") if name in options}
-        self._files = FileSet(directory, geometry, access=options["access"], **choices)
+        names = ("hash_slots", "max_entries", "access", "compat", "last_exit_ok", "without")
+        self._files = _core.IndexFiles(directory, **{name: options[name] for name in names if name in options})
 
     @classmethod
     def open(
@@ -183,14 +182,17 @@ class IndexDirectory(Source):
     def named_files(self) -> list[tuple[str, IndexFile]]:
         """Return `files` with their names, which in an object store are not those of the objects."""
         self._check_open()
-        self._files.refresh()
-        return [(entry.name, file) for entry, file in self._files.items()]
+        return self._files.named()
 
     def whole_files(self) -> list[IndexFile]:
         """Return those of `files` that have their full length; the others lost entries."""
         self._check_open()
-        self._files.refresh()
-        return self._files.whole_files()
+        return self._files.whole()
+
+    def newest_first(self) -> list[IndexFile]:
+        """Return `files` in the order of the commit-log offsets of their first entries, the newest first."""
+        self._check_open()
+        return self._files.newest_first()
 
     def put_key(self, key: str, phy_offset: int, store_timestamp: Time) -> bool:
         """Put one whole index key (`topic#key`), as `IndexFile.put_key` does, but roll when the file is full.
@@ -259,25 +261,16 @@ class IndexDirectory(Source):
         check_text(topic=topic, key=key)
         check_max_num(max_num)
         times = TimeRange.of(begin, end)
-        files = self.files
         max_num = self._limit(max_num)
-        found = self._select(files, _core.index_key(topic, key), times, None if max_num is None else max_num + 1)
-        newest = self._newest_header(files)
+        most = None if max_num is None else max_num + 1
+        newest = self._newest_header(self.files)
+        found: list[int] = self._select([_core.index_key(topic, key)], None, times, most)[0].as_py()
         return QueryOffsetResult(
             phy_offsets=found[:max_num],
             truncated=max_num is not None and len(found) > max_num,
             index_last_update_timestamp=newest.end_timestamp if newest else 0,
             index_last_update_phyoffset=newest.end_phy_offset if newest else 0,
         )
-
-    def _select(self, files: Sequence[IndexFile], key: str, times: TimeRange, max_num: int | None) -> list[int]:
-        matching = self._matching(files, times)
-        if len(matching) == 1:
-            return matching[0].select_phy_offset(key, max_num, times.begin, times.end)
-        # Several files are walked together, so that a key of many files does not wait for one after the other.
-        rows = _core.select_files(matching, [key], max_num=max_num, begin=times.begin, end=times.end)
-        found: list[int] = rows[0].as_py()
-        return found
 
     def query_batch(
         self,
@@ -302,21 +295,19 @@ class IndexDirectory(Source):
         """
         check_max_num(max_num)
         times = TimeRange.of(begin, end)
-        max_num = self._limit(max_num)
-        files = self._matching(self.files, times)
-        return _core.select_files(files, keys, topics=topics, max_num=max_num, begin=times.begin, end=times.end)
+        return self._select(keys, topics, times, self._limit(max_num))
+
+    def _select(self, keys: Any, topics: Any, times: TimeRange, max_num: int | None) -> Array:  # noqa: ANN401 -- as above
+        self._check_open()
+        bounds = {"begin": times.begin, "end": times.end, "clock_slack_ms": self._options["clock_slack_ms"]}
+        return self._files.select(keys, topics=topics, max_num=max_num, **bounds)
 
     def _limit(self, max_num: int | None) -> int | None:
         """Return the most candidates of an answer."""
         return max_num
 
-    def _matching(self, files: Sequence[IndexFile], times: TimeRange) -> list[IndexFile]:
-        """Return the files that may hold entries of a time range, newest first."""
-        slack = self._options["clock_slack_ms"]
-        return _core.newest_first(files, begin=times.begin, end=times.end, clock_slack_ms=slack)
-
     def _newest_header(self, files: Sequence[IndexFile]) -> IndexHeader | None:
-        return _core.newest_first(files)[0].header if files else None
+        return self._files.newest_first()[0].header if files else None
 
     def info(self) -> Info:
         """Return the index files with their ranges of offsets and times."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
     from pathlib import Path
 
-    from logdex.hash_index.directory import FileSet
+    from logdex._core import IndexFiles
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ class IndexWriter:
     """Puts into an index directory. `IndexDirectory` serialises its calls."""
 
     def __init__(
-        self, files: FileSet, zone: tzinfo | None, on_full: Callable[[int], None], *, prepare: bool = True
+        self, files: IndexFiles, zone: tzinfo | None, on_full: Callable[[int], None], *, prepare: bool = True
     ) -> None:
         """Take the directory's lock if the directory exists; `load` opens its newest file.
 
@@ -109,11 +109,9 @@ class IndexWriter:
     def current(self) -> IndexFile:
         """Return the file for the next put, a new one if the newest cannot take it (#getAndCreateLastIndexFile)."""
         self.load()
-        if self._file is not None and self._file.is_full:
-            newest = self._files.last()
-            if newest is not None and newest[1] is not self._file:
-                # A roll that was interrupted has created the next file.
-                self._file = self._open_newest()
+        if self._file is not None and self._file.is_full and self._files.refresh()[-1:] != [self._file]:
+            # A roll that was interrupted has created the next file.
+            self._file = self._open_newest()
         if self._file is None or self._file.is_full:
             self._file = self._roll()
             self.files_added += 1
@@ -123,16 +121,14 @@ class IndexWriter:
     def _open_newest(self) -> IndexFile | None:
         """Open the newest file, even a full one: opening repairs a torn tail. None: there is none, or it cannot take puts."""
         self.lock_directory()
-        newest = self._files.last()
-        if newest is None or not self._files.is_whole(newest[0]):
-            return None
-        if newest[1].mode == "r+":
-            return newest[1]
+        newest = _newest(self._files)
+        if newest is None or newest.mode == "r+":
+            return newest
         try:
-            file = self._files.open_file(newest[1].path, "r+")
+            file = self._files.open_file(newest.path, "r+")
         except CorruptFileError as error:
             # It stays as it is, for inspection. The index continues in a new file.
-            _log.warning("%s takes no more puts: %s", newest[1].path, error)
+            _log.warning("%s takes no more puts: %s", newest.path, error)
             return None
         self._files.set_writer(file)
         return file
@@ -142,7 +138,7 @@ class IndexWriter:
         self.lock_directory()
         files = self._files.refresh()
         # A broken newest file, such as one that a crash left empty, seeds nothing; the one before it does.
-        headers = (file.header for file in reversed(self._files.whole_files()))
+        headers = (file.header for file in reversed(self._files.whole()))
         seed = next((header for header in headers if header.end_timestamp or header.end_phy_offset), None)
         if files and files[-1].is_full:
             self._flush_full(files[-1])
@@ -166,7 +162,6 @@ class IndexWriter:
         finally:
             # It was used, or is of no use: the next try shows what is wrong, for example with the disk.
             self._drop_next()
-        self._files.geometry = (hash_slots, max_entries)
         self._files.set_writer(file)
         return file
 
@@ -210,10 +205,16 @@ class IndexWriter:
             self._directory_lock.release()
 
 
+def _newest(files: IndexFiles) -> IndexFile | None:
+    """Return the file that a broker would continue with, the last one of the load; None if it cannot take puts."""
+    whole = files.whole()
+    return whole[-1] if whole and whole[-1] == files.refresh()[-1] else None
+
+
 class PlannedIndexWriter(IndexWriter):
     """Counter of the entries and files of puts, as `IndexWriter` counts them, without any changes."""
 
-    def __init__(self, files: FileSet) -> None:
+    def __init__(self, files: IndexFiles) -> None:
         """Take the directory's lock if the directory exists."""
         super().__init__(files, None, lambda _end_timestamp: None, prepare=False)
         self._left: int | None = None
@@ -223,11 +224,10 @@ class PlannedIndexWriter(IndexWriter):
         """Read how many entries the newest file can still hold."""
         if self._left is not None:
             return
-        newest = self._files.last()
-        whole = self._files.whole_files()
-        takes_puts = newest is not None and self._files.is_whole(newest[0])
-        self._left = self._capacity - len(newest[1]) if newest is not None and takes_puts else 0
-        headers = [newest[1].header] if newest is not None and self._left else [file.header for file in reversed(whole)]
+        newest = _newest(self._files)
+        self._left = 0 if newest is None else self._capacity - len(newest)
+        last = [newest] if newest is not None and self._left else reversed(self._files.whole())
+        headers = [file.header for file in last]
         self._end = next((each.end_phy_offset for each in headers if each.end_timestamp or each.end_phy_offset), 0)
 
     @property

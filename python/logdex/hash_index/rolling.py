@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import unicodedata
 from datetime import datetime, timedelta, timezone, tzinfo
-from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 from zoneinfo import ZoneInfo
 
-from logdex._types import MAX_INT64, MIN_INT64
+from logdex._core import is_index_file_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -23,22 +22,7 @@ _LENGTH = 17
 _LOG_NAME_DIGITS = 20
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MILLISECOND = timedelta(milliseconds=1)
-_LAST_UNIT = "\uffff"
 _File = TypeVar("_File")
-
-
-@lru_cache(maxsize=4096)
-def is_index_file_name(name: str) -> bool:
-    """Return whether a broker takes a name for an index file: a signed decimal of 64 bits, in the digits of any script.
-
-    This is Java's Long.parseLong, by which MappedFile#init reads names. A broker writes names in the digits of its locale.
-    """
-    digits = name[1:] if name[:1] in ("+", "-") else name
-    # Java reads UTF-16 units, so digits outside of the basic plane are none to it.
-    if not digits.isdecimal() or max(digits) > _LAST_UNIT:
-        return False
-    number = -int(digits) if name[0] == "-" else int(digits)
-    return MIN_INT64 <= number <= MAX_INT64
 
 
 def names_index_file(name: str) -> bool:

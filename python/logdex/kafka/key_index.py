@@ -85,7 +85,7 @@ class KeySettings:
         for entry in list_directory(directory):
             if entry.is_numeric and entry.size != expected:
                 what = f"{expected} bytes, as all files of this index have; build it again in another directory"
-                path = str(entry.path(directory))
+                path = str(entry.path)
                 raise CorruptFileError(path, min(entry.size, expected), what, f"{entry.size} bytes")
 
     def open(self, directory: Path, mode: Literal["r", "a"]) -> IndexDirectory:

@@ -29,10 +29,8 @@ if TYPE_CHECKING:
     from arro3.core import RecordBatch
     from typing_extensions import Self
 
-    from logdex._core import IndexFile, IndexHeader
-    from logdex.hash_index.directory import FileSet
+    from logdex._core import IndexFile, IndexFiles, IndexHeader
     from logdex.hash_index.index_writer import IndexWriter
-    from logdex.hash_index.query import TimeRange
 
 _log = logging.getLogger(__name__)
 
@@ -330,19 +328,6 @@ class IndexService(IndexDirectory):
         limits = [each for each in (max_num, self._compat and MAX_MSGS_NUM_BATCH) if each is not None]
         return min(limits, default=None)
 
-    def _matching(self, files: Sequence[IndexFile], times: TimeRange) -> list[IndexFile]:
-        if self._compat is None:
-            return super()._matching(files, times)
-        # COMPAT(rocketmq IndexService#queryOffset, B21): the load order is taken for the order in time, and the search ends at
-        # the first file that begins before the range, although a later one may hold matches.
-        chosen = []
-        for file in reversed(files):
-            if file.is_time_matched(times.begin, times.end):
-                chosen.append(file)
-            if file.header.begin_timestamp < times.begin:
-                break
-        return chosen
-
     def _newest_header(self, files: Sequence[IndexFile]) -> IndexHeader | None:
         return files[-1].header if files and self._compat else super()._newest_header(files)
 
@@ -386,11 +371,10 @@ class IndexService(IndexDirectory):
         limit = 0
         if self._checkpoint is not None and self._checkpoint.exists():
             limit = StoreCheckpoint.open(self._checkpoint).index_msg_timestamp
-        self._files.refresh()
-        beyond = [(entry, file) for entry, file in self._files.items() if file.header.end_timestamp > limit]
-        for _, file in beyond if self._mode == "a" else ():
+        beyond = [file for file in self._files.refresh() if file.header.end_timestamp > limit]
+        for file in beyond if self._mode == "a" else ():
             file.path.unlink(missing_ok=True)
-        self._files.leave_out(frozenset(entry for entry, _ in beyond))
+        self._files.leave_out(beyond)
 
     def _recover_files(self, writer: IndexWriter) -> None:
         """Repair all files after a crash, and index again from the log beside the directory what was lost.
@@ -408,7 +392,7 @@ class IndexService(IndexDirectory):
             lost = _after_first_hole(self._files, log, self._log_end(log))
             self._deleted = len(lost)
             if dry_run:
-                self._files.leave_out(frozenset(entry for entry, file in self._files.items() if file in lost))
+                self._files.leave_out(lost)
             # The newest first, so that a crash in between leaves a directory without a hole.
             for file in () if dry_run else reversed(lost):
                 _log.warning("%s: deleted, to be indexed again from the log", file.path)
@@ -459,16 +443,16 @@ def _by_offset(files: Sequence[IndexFile]) -> list[IndexFile]:
     return sorted((file for file in files if len(file)), key=lambda file: file.header.begin_phy_offset)
 
 
-def _after_first_hole(files: FileSet, log: CommitLog, end: int) -> list[IndexFile]:
+def _after_first_hole(files: IndexFiles, log: CommitLog, end: int) -> list[IndexFile]:
     """Return the files after a hole in the index and the files without entries, if they can be rebuilt from the log.
 
     Entries cannot be put in between later, because a broker's search relies on the order.
     """
     opened = files.refresh()
     held = _by_offset(opened)
-    newest = opened[-1:] if files.whole_files()[-1:] == opened[-1:] else []
+    newest = opened[-1:] if files.whole()[-1:] == opened[-1:] else []
     # A file is followed by another only when it is full, so an empty one lost its entries. The newest may be new.
-    lost = [file for file in files.whole_files() if not len(file) and not (file in newest and _follows(file, held))]
+    lost = [file for file in files.whole() if not len(file) and not (file in newest and _follows(file, held))]
     after = _after_hole(held, log, may_begin_late=not lost)
     if after and max(file.header.end_phy_offset for file in after) >= end:
         _log.warning("%s: the index has a hole that the log cannot fill", files.directory)

@@ -11,7 +11,6 @@ from arro3.core import DataType, RecordBatchReader
 from logdex._core import StoreCheckpoint, unmarked
 from logdex.errors import LogdexError
 from logdex.report import Damage
-from logdex.rocketmq.find import covered_ranges
 from logdex.rocketmq.read import subtract
 from logdex.usage import Usage, days
 
@@ -20,14 +19,18 @@ if TYPE_CHECKING:
 
     from arro3.core import Array
 
-    from logdex._core import CommitLog, ConsumeQueue
+    from logdex._core import CommitLog, ConsumeQueue, Store
     from logdex.rocketmq.index_service import IndexService
     from logdex.rocketmq.layout import StoreLayout
     from logdex.rocketmq.queues import QueueSet
 
 
 def overview(
-    layout: StoreLayout, log: CommitLog, queues: QueueSet, index: IndexService | None, sealed: str | None
+    layout: StoreLayout,
+    log: CommitLog,
+    queues: QueueSet,
+    index: IndexService | None,
+    search: Store,
 ) -> dict[str, Any]:
     """Return facts that are cheap to read, by name; `topics` and `index_files` are lists of rows."""
     first, end = log.min_offset, log.max_offset
@@ -47,7 +50,7 @@ def overview(
         "max_offset": end,
         "log_bytes": end - first,
         "missing_log_bytes": sum(end - begin for begin, end, _ in gaps) or None,
-        "not_indexed_bytes": sum(end - begin for begin, end in subtract((first, end), covered_ranges(index))),
+        "not_indexed_bytes": sum(end - begin for begin, end in subtract((first, end), search.covered())),
         "first_message_timestamp": first_time(log, first),
         **flushed,
         "broker": _broker(layout),
@@ -56,7 +59,7 @@ def overview(
         "hash_slots": index_files[0].hash_slots if index_files else None,
         "max_entries": index_files[0].max_entries if index_files else None,
         "indexed_up_to_offset": indexed,
-        "sealed_index": sealed,
+        "sealed_index": search.sealed_words,
         "topics": [each[:3] for each in totals.topics],
         "index_files": [
             (file.path.name, len(file), file.header.begin_timestamp, file.header.end_timestamp) for file in index_files

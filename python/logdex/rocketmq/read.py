@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import chain
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from logdex._core import (
     MessageFilter,
@@ -17,12 +17,9 @@ from logdex._core import (
     certain_range,
     fork_generation,
     last_message,
-    newest_first,
-    offsets_within,
 )
 from logdex._types import MAX_INT64
 from logdex.arrow import BatchStream
-from logdex.errors import LogdexError
 from logdex.hash_index.query import MAX_TIME, MIN_TIME
 from logdex.report import Damage, warn_of_topics
 
@@ -31,11 +28,10 @@ if TYPE_CHECKING:
 
     from arro3.core import Array, RecordBatch
 
-    from logdex._core import CommitLog, MessageReader
+    from logdex._core import CommitLog, MessageReader, Store
     from logdex._types import Body, Progress, Scan
     from logdex.hash_index.query import TimeRange
     from logdex.report import Finding
-    from logdex.rocketmq.index_service import IndexService
     from logdex.rocketmq.layout import StoreLayout
     from logdex.rocketmq.queues import QueueSet
 
@@ -45,8 +41,6 @@ Range: TypeAlias = tuple[int, int]
 _log = logging.getLogger(__name__)
 
 _SCAN_BUDGET_BYTES = 1 << 30
-_MOST_QUESTIONS = 1_000_000
-"""Pairs of a topic and a key for which the index is read."""
 _SHORT_BYTES = 4 << 20
 """Reading so many bytes of a log takes less time than reading the ends of some hundred queues."""
 _BATCHES_AHEAD = 4
@@ -97,33 +91,7 @@ def valid_messages(
                 on_damage(finding)
 
 
-class KeyIndex(Protocol):
-    """The key index of a store."""
-
-    def covered(self) -> list[Range]:
-        """Return the ranges of the log whose messages are indexed."""
-
-    def candidates(self, topics: Any, keys: Any, times: TimeRange) -> list[Array]:  # noqa: ANN401 -- any columns
-        """Return lists of offsets at which keys may be, one for each key, of each part of the index."""
-
-
-def indexed_offsets(
-    index: KeyIndex, topics: Collection[str], keys: Collection[str], times: TimeRange, whole: Range
-) -> list[tuple[Range, Array]] | None:
-    """Return the ranges of the log that an index covers, each with the offsets at which keys may be, ascending.
-
-    Returns None if there are too many keys for the index, or one that is not valid Unicode.
-    """
-    asked = [(topic, key) for topic in topics for key in keys]
-    if len(asked) > _MOST_QUESTIONS or not _is_unicode(chain(topics, keys)):
-        return None
-    # The ranges first: a message that is indexed from here on is read from the log.
-    covered = within(whole, union(index.covered()))
-    found = index.candidates([topic for topic, _ in asked], [key for _, key in asked], times) if asked else []
-    return list(zip(covered, offsets_within(found, covered), strict=True))
-
-
-def _is_unicode(texts: Iterable[str]) -> bool:
+def is_unicode(texts: Iterable[str]) -> bool:
     """Return whether texts have no lone surrogates, which columns of Arrow cannot hold."""
     try:
         "".join(texts).encode()
@@ -200,7 +168,7 @@ class MessageRead:
     log: CommitLog
     queues: QueueSet
     salvage: bool
-    index: Callable[[], KeyIndex | None] = lambda: None
+    index: Store | None = None
 
     def messages(
         self,
@@ -268,10 +236,11 @@ class MessageRead:
     def _indexed(
         self, topics: Sequence[str] | None, keys: Collection[str], times: TimeRange, whole: Range
     ) -> list[tuple[Range, Array]] | None:
-        """Return what `indexed_offsets` returns; None if there is no index, or it cannot answer."""
+        """Return where the index leads in a part of the log; None if there is no index, or it cannot answer."""
         # A broker's answers are those of its own walk through the log.
-        index = self.index() if topics and self.salvage else None
-        return None if index is None else indexed_offsets(index, topics or (), keys, times, whole)
+        if self.index is None or not topics or not self.salvage or not is_unicode(chain(topics, keys)):
+            return None
+        return self.index.indexed_offsets(list(topics), list(keys), begin=times.begin, end=times.end, span=whole)
 
     def _of_queues(
         self, reading: _Reading, topics: Sequence[str], queue_id: int | None, span: Range, found: set[str]
@@ -431,21 +400,3 @@ def read_ahead(
         stopped = True
         space.release()
         thread.join()
-
-
-def expect_end(layout: StoreLayout, log: CommitLog, index: IndexService) -> None:
-    """Let a log find its end from the last indexed message on; see `expect_end_after`."""
-    files = [] if layout.abort.exists() else index.whole_files()
-    expect_end_after(layout, log, newest_first(files)[0].header.end_phy_offset if files else -1)
-
-
-def expect_end_after(layout: StoreLayout, log: CommitLog, last: int) -> None:
-    """Let a log find its end from the message of the last index entry on, if it also has a unit in a consume queue.
-
-    Without this, up to 1 GiB of the log is walked before the first answer. If the store has the file `abort`, this does nothing:
-    a crashed broker may have truncated its log, and queues and index may still refer to messages after the end. If this call
-    fails, the error is ignored, and the end is found from the beginning of the last file.
-    """
-    if last >= 0 and not layout.abort.exists():
-        with suppress(OSError, ValueError, LogdexError):
-            log.expect_dispatched(last, layout.root)

@@ -2,52 +2,51 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import operator
 import os
-from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from logdex import _core
 from logdex._core import CommitLog, ThreadLock, locate
 from logdex._files import RemotePath, locate_beside
 from logdex._filesystem import all_in_filesystem, in_filesystem
 from logdex._types import MAX_INT64, check_int64, check_queue_id, check_text
+from logdex.arrow import BatchStream
 from logdex.detection import Kind, detect
-from logdex.hash_index.query import CLOCK_SLACK_MS, TimeRange, check_clock_slack
+from logdex.hash_index.query import CLOCK_SLACK_MS, TimeRange, check_clock_slack, check_max_num
 from logdex.hash_index.sealed import check_sealed
-from logdex.report import Damage, merge
+from logdex.report import Damage, Report, merge
 from logdex.rocketmq.broker_config import group_offsets
 from logdex.rocketmq.check import StoreCheck
 from logdex.rocketmq.explain import explain
-from logdex.rocketmq.find import ANY_TOPIC, BODY_BUDGET_BYTES, FilesIndex, KeySearch
+from logdex.rocketmq.find import ANY_TOPIC, BODY_BUDGET_BYTES, FindResult, scan_bytes
 from logdex.rocketmq.index_service import INDEXES_TAGS, IndexService
 from logdex.rocketmq.layout import StoreLayout, configured_topics, find_layout
 from logdex.rocketmq.message import is_msg_id, offset_in_msg_id
 from logdex.rocketmq.overview import overview, store_times, usage
 from logdex.rocketmq.pages import PageFilter, PageRead
 from logdex.rocketmq.queues import QueueSet
-from logdex.rocketmq.read import MessageRead, expect_end, expect_end_after, indexed_offsets
+from logdex.rocketmq.read import MessageRead, is_unicode
 from logdex.rocketmq.rebuild import build_index, build_queues
-from logdex.rocketmq.sealed import SealedIndex, open_store, seal
+from logdex.rocketmq.sealed import open_store, seal
 from logdex.source import Info, Source, Table
 from logdex.usage import check_by, grouped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from datetime import tzinfo
     from pathlib import Path
 
-    from arro3.core import Array
+    from arro3.core import Array, RecordBatch
 
-    from logdex._core import ConsumeQueue, SealedFiles, SealedStore
+    from logdex._core import ConsumeQueue, KeyView, SealedFiles, SealedStore
     from logdex._types import Access, Body, Compat, Progress, Scan, Time
-    from logdex.arrow import BatchStream
     from logdex.groups import GroupOffset
     from logdex.hash_index.sealed import Sealed
-    from logdex.report import Finding, Report
+    from logdex.report import Finding
     from logdex.rocketmq.explain import Explanation
-    from logdex.rocketmq.find import FindResult, KeyView, SearchIndex
     from logdex.rocketmq.message import Message
     from logdex.rocketmq.pages import MessagePage
     from logdex.rocketmq.queues import TopicTotals
@@ -71,19 +70,19 @@ class MessageStore(Source):
 
     kind = Kind.STORE.value
 
-    def __init__(self, layout: StoreLayout, options: dict[str, Any]) -> None:
+    def __init__(self, layout: StoreLayout, options: dict[str, Any], sealed: SealedStore | None) -> None:
         self._layout = layout
         self._options = options
         self._lock = ThreadLock()
         self._index: IndexService | None = None
-        self._sealed: SealedIndex | None = None
         reading = {"access": options["access"], "compat": options["compat"]}
         self._commit_log = CommitLog.open(layout.commit_log, **reading)
         self._queues = QueueSet(layout, self._commit_log, {**reading, "clock_slack_ms": options["clock_slack_ms"]})
         self._closed = False
+        choices = {name: value for name, value in options.items() if name != "sealed"}
+        self._search = _core.Store.open(layout.root, self._commit_log, layout.index, sealed=sealed, **choices)
         salvage = options["compat"] is None
-        self._read = MessageRead(layout, self._commit_log, self._queues, salvage=salvage, index=self._searched_index)
-        self._search = KeySearch(self._commit_log, self._searched_index, self._known_topics, salvage=salvage)
+        self._read = MessageRead(layout, self._commit_log, self._queues, salvage=salvage, index=self._search)
         self._topics_in_log: tuple[int, list[str]] | None = None
 
     @classmethod
@@ -150,27 +149,7 @@ class MessageStore(Source):
             # The index files say that these are not theirs.
             opened = None
         options = {"hash_slots": hash_slots, "max_entries": max_entries, "clock_slack_ms": clock_slack_ms}
-        store = cls(layout, {**options, "access": access, "compat": compat, "sealed": sealed})
-        store._begin(opened)
-        return store
-
-    def _begin(self, opened: SealedStore | None) -> None:
-        """Open the index, and tell the log what the index says of its end."""
-        layout, log = self._layout, self._commit_log
-        if opened is not None and layout.index.is_dir():
-            options = {name: self._options[name] for name in ("clock_slack_ms", "access")}
-            others = partial(IndexService.open_without, layout.index, **options)
-            sealed = SealedIndex(opened, layout.index, self._all_files, others)
-            if sealed.refresh() is not None:
-                self._sealed = sealed
-                sealed.tell_end(log, layout.abort)
-                if not log.is_end_known:
-                    expect_end_after(layout, log, sealed.last())
-                return
-            _log.warning("%s: no index file is as this sealed index says; each index file is asked", sealed.place)
-        index = self.index
-        if index is not None and self._options["compat"] is None:
-            expect_end(layout, log, index)
+        return cls(layout, {**options, "access": access, "compat": compat, "sealed": sealed}, opened)
 
     @staticmethod
     def exists_at(path: str | os.PathLike[str]) -> bool:
@@ -204,19 +183,6 @@ class MessageStore(Source):
                 self._index = IndexService.open(directory, **options)
             return self._index
 
-    def _all_files(self) -> IndexService:
-        index = self.index
-        if index is None:
-            raise FileNotFoundError(errno.ENOENT, "no index directory", str(self._layout.index))
-        return index
-
-    def _searched_index(self) -> SearchIndex | None:
-        """Return what `find` searches: the sealed index and the other files, or all index files."""
-        if self._sealed is not None and self._layout.index.is_dir() and self._sealed.refresh() is not None:
-            return self._sealed
-        index = self.index
-        return None if index is None else FilesIndex(index)
-
     def indexed_offsets(
         self, topics: Collection[str], keys: Collection[str], *, begin: Time | None = None, end: Time | None = None
     ) -> list[tuple[Range, Array]] | None:
@@ -238,9 +204,11 @@ class MessageStore(Source):
             OSError: An I/O error.
             CorruptFileError: An index file is damaged.
         """
-        index = self._searched_index()
-        whole = (self.commit_log.min_offset, self.commit_log.max_offset)
-        return None if index is None else indexed_offsets(index, topics, keys, TimeRange.of(begin, end), whole)
+        self._check_open()
+        if not is_unicode(chain(topics, keys)):
+            return None
+        times = TimeRange.of(begin, end)
+        return self._search.indexed_offsets(list(topics), list(keys), begin=times.begin, end=times.end)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -253,8 +221,6 @@ class MessageStore(Source):
         self._closed = True
         if self._index is not None:
             self._index.close()
-        if self._sealed is not None:
-            self._sealed.close()
         self._queues.close()
         self._commit_log.close()
 
@@ -305,9 +271,19 @@ class MessageStore(Source):
         check_int64(body_budget=body_budget)
         if body_budget < 0:
             raise ValueError(f"body_budget must not be negative: {body_budget}")
-        return self._search.find(
-            topic, key, times=times, max_num=max_num, scan=scan, progress=progress, body_budget=body_budget
+        check_max_num(max_num)
+        found = self._search.find(
+            self._known_topics() if topic is None else [topic],
+            key,
+            is_any_topic=topic is None,
+            begin=times.begin,
+            end=times.end,
+            max_num=max_num,
+            scan_bytes=scan_bytes(scan),
+            progress=progress,
+            body_budget=body_budget,
         )
+        return FindResult.of(found)
 
     def find_batch(
         self,
@@ -334,12 +310,31 @@ class MessageStore(Source):
             raise ValueError(
                 f"topics={topics!r}: expected the topic of each key; find(None, key) tries every topic for one key"
             )
-        return self._search.find_batch(topics, keys, times=times, max_num=max_num, scan=scan, batch_size=batch_size)
+        check_max_num(max_num)
+        check_int64(batch_size=batch_size)
+        found = self._search.find_batch(
+            topics,
+            keys,
+            begin=times.begin,
+            end=times.end,
+            max_num=max_num,
+            scan_bytes=scan_bytes(scan),
+            batch_size=batch_size,
+        )
+        damage = Damage.of(found.findings)
+
+        def batches() -> Iterator[RecordBatch]:
+            yield from found
+            for finding in found.findings[len(damage.findings) :]:
+                damage.add(finding)
+            damage.warn()
+
+        return BatchStream(found.schema, batches(), damage.findings)
 
     def key_view(self) -> KeyView:
         """Return log and index as they are now, for many searches at one moment: see `KeyView`."""
         self._check_open()
-        return self._search.view()
+        return self._search.view(scan_bytes("auto"))
 
     def message(self, key: str | int) -> Message | None:
         """Read one message; return None if there is none. A `DamageWarning` says if its part of the log is missing or damaged.
@@ -623,8 +618,7 @@ class MessageStore(Source):
         Only the newest file of the log is walked.
         """
         self._check_open()
-        sealed = None if self._sealed is None else self._sealed.words()
-        return overview(self._layout, self._commit_log, self._queues, self.index, sealed)
+        return overview(self._layout, self._commit_log, self._queues, self.index, self._search)
 
     def info(self) -> Info:
         """Return files, ranges of offsets and times, topics and index files. Only the newest file of the log is walked."""
@@ -645,9 +639,11 @@ class MessageStore(Source):
         """
         self._check_open()
         report = StoreCheck(self._layout, self._commit_log, self._queues, self.index).run(progress)
-        if self._sealed is None:
+        if not self._search.is_sealed:
             return report
-        return merge([report, self._sealed.verify(self._commit_log, self._all_files().files)])
+        sealed = self._search.verify_sealed()
+        absent = Report(absent=["sealed index (no index file is as it was, or it is damaged)"])
+        return merge([report, absent if sealed is None else sealed])
 
     def seal(
         self,
@@ -680,14 +676,19 @@ class MessageStore(Source):
     def ask_sealed(self, topic: str, key: str, times: TimeRange) -> tuple[Path, SealedFiles, list[int]] | None:
         """Return the sealed index that a search asks, its files and the candidates of a key; None without one."""
         self._check_open()
-        searched = self._searched_index()
-        return searched.ask(topic, key, times) if isinstance(searched, SealedIndex) else None
+        return self._search.ask_sealed(topic, key, begin=times.begin, end=times.end)
+
+    @property
+    def indexed_ranges(self) -> list[Range]:
+        """Ranges of the log whose messages are indexed, as (begin_phy_offset, end_phy_offset)."""
+        self._check_open()
+        return self._search.covered()
 
     @property
     def sealed(self) -> str | None:
         """What a sealed index stands for, in words; None if each index file is asked."""
         self._check_open()
-        return None if self._sealed is None else self._sealed.words()
+        return self._search.sealed_words
 
     def build_index(
         self,

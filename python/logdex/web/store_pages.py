@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from logdex._core import MessageFilter, unmarked
-from logdex.rocketmq.find import covered_ranges
 from logdex.web.check_pages import CheckPages
 from logdex.web.commands import call, command
 from logdex.web.index_pages import IndexViews
@@ -211,9 +210,7 @@ class StorePages:
                 log.append(
                     Piece(at, at + 1, "bad", f"offset {at:,}: expected {finding.expected}, found {finding.found}")
                 )
-        indexed = [
-            Piece(low, high, "c1", f"offsets {low:,} to {high:,}") for low, high in covered_ranges(self._store.index)
-        ]
+        indexed = [Piece(low, high, "c1", f"offsets {low:,} to {high:,}") for low, high in self._store.indexed_ranges]
         return strip([("log", log), ("indexed", indexed)], begin, end, "the log, and its indexed ranges")
 
     def topics(self, query: Query) -> View:
@@ -359,7 +356,7 @@ class StorePages:
             Piece(low, high, "bad", f"offsets {low:,} to {high:,}: expected {each.expected}, found {each.found}")
             for low, high, each in parts
         ]
-        covered = [part for part in covered_ranges(self._store.index) if part[0] < end and part[1] > begin]
+        covered = [part for part in self._store.indexed_ranges if part[0] < end and part[1] > begin]
         indexed = [Piece(low, high, "c1", f"offsets {low:,} to {high:,}") for low, high in covered]
         values = {
             "name": name,

@@ -2,9 +2,7 @@
 
 use std::path::Path;
 
-/// The zero of each decimal script that a JVM's default locale may write names with.
-const ZEROS: [u32; 14] =
-    [0x30, 0x660, 0x6f0, 0x966, 0x9e6, 0xa66, 0xae6, 0xb66, 0xbe6, 0xc66, 0xce6, 0xd66, 0xe50, 0xff10];
+use crate::java_text::parse_long;
 
 /// Return the base offset in a segment file's name: the part before the first dot, as a signed 64-bit decimal.
 ///
@@ -15,14 +13,7 @@ pub fn base_offset(path: &Path) -> Option<i64> {
     if name.ends_with(".checkpoint") {
         return Some(0);
     }
-    let digits = name.split_once('.').map_or(name, |(digits, _)| digits);
-    let ascii: Option<String> = digits.chars().map(|c| if c == '-' || c == '+' { Some(c) } else { digit(c) }).collect();
-    ascii?.parse().ok()
-}
-
-fn digit(c: char) -> Option<char> {
-    let zero = ZEROS.into_iter().find(|zero| (*zero..*zero + 10).contains(&u32::from(c)))?;
-    char::from_digit(u32::from(c) - zero, 10)
+    parse_long(name.split_once('.').map_or(name, |(digits, _)| digits))
 }
 
 /// Return topic and partition from the name of a partition directory, which is split at the last `-`.

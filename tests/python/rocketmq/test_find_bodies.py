@@ -6,16 +6,14 @@ import subprocess
 import sys
 import textwrap
 import zlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
-from logdex import _core
-from logdex.rocketmq import MessageStore, StoreWriter
+from logdex.rocketmq import FindResult, MessageStore, StoreWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 _SIZES = {"hash_slots": 100, "max_entries": 4_000, "zone": "UTC", "services": False}
@@ -33,12 +31,11 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("budget", [0, 1_000, 100_000, 1 << 20])
-def test_all_bodies_come_whatever_is_kept(root: Path, budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Batches of 64 rows, so that a part of them fits.
-    monkeypatch.setattr(_core, "find_messages", _in_small_batches(_core.find_messages))
+def test_all_bodies_come_whatever_is_kept(root: Path, budget: int) -> None:
     newest_first = _BODIES[::-1]
     with MessageStore.open(root) as store:
-        result = store.find("T", "same", body_budget=budget)
+        # Batches of 64 rows, so that a part of them fits.
+        result = _find(store, budget)
         kept = pa.table(result.heads())["body"].to_pylist()
         assert len(result) == len(kept) == 300
         count = sum(body is not None for body in kept)
@@ -56,14 +53,15 @@ def test_all_bodies_come_whatever_is_kept(root: Path, budget: int, monkeypatch: 
     assert result == result  # noqa: PLR0124
 
 
-def _in_small_batches(call: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *arguments, **options: call(*arguments, **options, batch_size=64)
+def _find(store: MessageStore, body_budget: int) -> FindResult:
+    options = {"is_any_topic": False, "begin": None, "end": None, "max_num": None, "scan_bytes": None, "progress": None}
+    found = store._search.find(["T"], "same", **options, body_budget=body_budget, batch_size=64)  # type: ignore[arg-type]
+    return FindResult.of(found)
 
 
-def test_a_body_that_is_gone_is_an_error(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_core, "find_messages", _in_small_batches(_core.find_messages))
+def test_a_body_that_is_gone_is_an_error(root: Path) -> None:
     with MessageStore.open(root) as store:
-        result = store.find("T", "same", body_budget=0)
+        result = _find(store, 0)
         (root / "commitlog" / f"{0:020}").unlink()
         with pytest.raises(FileNotFoundError, match=f"{0:020}"):
             list(result)

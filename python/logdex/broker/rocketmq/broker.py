@@ -28,11 +28,10 @@ from logdex.rocketmq.write.options import DEFAULT_FILE_SIZE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from logdex._core import ConsumeQueue, QueueView
+    from logdex._core import ConsumeQueue, KeyView, QueueView
     from logdex._types import Flush
     from logdex.broker.rocketmq.tables import ConfigTable, ConsumerOffsets, GroupTable, TopicTable
     from logdex.rocketmq.broker_config import ConfigName
-    from logdex.rocketmq.find import KeyView
     from logdex.rocketmq.store import MessageStore
     from logdex.rocketmq.write.retention import Retention
     from logdex.rocketmq.write.store_writer import StoreStatistics

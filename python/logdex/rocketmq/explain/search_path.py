@@ -31,7 +31,7 @@ def explain(store: MessageStore, topic: str, key: str, times: TimeRange, clock_s
     index_key = _core.index_key(topic, key)
     key_hash = _core.key_hash(index_key)
     index = store.index
-    files = _core.newest_first(index.files) if index is not None else []
+    files = index.newest_first() if index is not None else []
     whole = {file.path for file in index.whole_files()} if index is not None else set()
     steps = tuple(
         _file_step(file, index_key, key_hash, times, clock_slack_ms, is_whole=file.path in whole) for file in files

@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING
 from logdex._core import (
     CommitLog,
     DirectoryLock,
+    IndexFiles,
     StoreCheckpoint,
     index_holds_tags,
+    is_index_file_name,
     truncate_log,
 )
 from logdex.detection import OFFSET_NAME
 from logdex.errors import CorruptFileError
-from logdex.hash_index.directory import list_directory
-from logdex.hash_index.geometry import check_geometry
-from logdex.hash_index.rolling import is_index_file_name
 from logdex.report import Finding, Report
 from logdex.rocketmq.index_service import IndexService
 from logdex.rocketmq.read import valid_messages
@@ -272,7 +271,7 @@ def _inspect_index(
         return log.min_offset, (), None
     hash_slots, max_entries = options.hash_slots, options.max_entries
     if hash_slots is not None and max_entries is not None:
-        check_geometry(layout.index, list_directory(layout.index), (hash_slots, max_entries), "auto", for_puts=True)
+        IndexFiles(layout.index, hash_slots=hash_slots, max_entries=max_entries).check_geometry(for_puts=True)
     with IndexService.open(
         layout.index, hash_slots=hash_slots, max_entries=max_entries, last_exit_ok=last_exit_ok
     ) as index:

@@ -208,7 +208,7 @@ def index_files(directory: Path) -> list[Path]:
         entries = list_directory(directory)
     except FileNotFoundError:
         return []
-    return [entry.path(directory) for entry in entries if entry.is_numeric and entry.is_file]
+    return [entry.path for entry in entries if entry.is_numeric and entry.is_file]
 
 
 @dataclass(frozen=True, slots=True)

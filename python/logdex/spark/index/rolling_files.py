@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from logdex.hash_index.directory import FileSet
+from logdex._core import IndexFiles
 from logdex.hash_index.index_writer import IndexWriter
 from logdex.rocketmq import IndexFile
 from logdex.spark.index.job import WrittenFile, place_of
@@ -48,7 +48,7 @@ class RollingFiles:
                 begin_timestamp=seed[1],
                 access=access,
             ).close()
-        self._files = FileSet(directory, (hash_slots, max_entries), access=access)
+        self._files = IndexFiles(directory, hash_slots=hash_slots, max_entries=max_entries, access=access)
         # A task knows no file after its last one, so none is prepared ahead.
         self._writer = IndexWriter(self._files, None, lambda _: None, prepare=False)
 

@@ -18,7 +18,7 @@ from logdex.rocketmq import MessageStore
 from logdex.rocketmq.layout import configured_topics
 from logdex.rocketmq.message import is_msg_id, offset_in_msg_id
 from logdex.rocketmq.queues import QueueSet
-from logdex.rocketmq.read import MessageRead, Range, expect_end_after, subtract
+from logdex.rocketmq.read import MessageRead, Range, subtract
 from logdex.spark.log_source import Task, pack
 from logdex.spark.messages.filter import extent
 
@@ -202,7 +202,7 @@ class MessagePlan:
             return None
         if parts is None:
             return None
-        expect_end_after(self._layout, self._log, max((high for (_, high), _ in parts), default=-1))
+        self._log.expect_end_after(max((high for (_, high), _ in parts), default=-1), self._layout.root)
         # Only a scan determines which messages after the end of a broker's walk are valid.
         end_of_log = self._log.max_offset
         offsets = {offset for _, offsets in parts for offset in pa.array(offsets).to_pylist()}

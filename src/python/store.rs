@@ -1,0 +1,490 @@
+//! `Store`: the log and the index of a store, searched together, and the results of a search.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow_array::cast::AsArray as _;
+use arrow_array::types::Int64Type;
+use arrow_array::{Int64Array, RecordBatch};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyString};
+use pyo3_arrow::PyTable;
+
+use super::batch_stream::{BatchStream, Batches, batch_reader};
+use super::candidates::lists;
+use super::commit_log::PyCommitLog;
+use super::convert;
+use super::index_files::log_notes;
+use super::index_header::PyIndexHeader;
+use super::integer;
+use super::keys::{self, warn_damage};
+use super::location::PyPath;
+use super::report;
+use super::sealed::{PySealedFiles, PySealedStore};
+use super::time;
+use crate::error::{Error, Result};
+use crate::hash_index::directory::FilesOptions;
+use crate::hash_index::{KeyColumn, key_hash};
+use crate::java_text::decode_utf8;
+use crate::report::Finding;
+use crate::rocketmq::candidates::{Checks, Question, VerifiedMessages};
+use crate::rocketmq::commit_log::columns::Column;
+use crate::rocketmq::store::{BatchQuery, Found, FoundBatches, KeyView, Query, Range, Store, StoreIndex};
+
+pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyStore>()?;
+    m.add_class::<PyFoundMessages>()?;
+    m.add_class::<PyFoundBatches>()?;
+    m.add_class::<PyMessagesAt>()?;
+    m.add_class::<PyKeyView>()
+}
+
+/// The log and the index of a store: a search is one call.
+#[pyclass(name = "Store", module = "logdex._core", frozen)]
+struct PyStore(Arc<Store>);
+
+impl PyStore {
+    /// Calls while other threads run, and logs what was passed over.
+    fn with<T: Send>(&self, py: Python<'_>, call: impl FnOnce(&Arc<Store>) -> Result<T> + Send) -> PyResult<T> {
+        let (answer, notes) = py.detach(|| (call(&self.0), self.0.take_notes()));
+        log_notes(py, notes)?;
+        Ok(answer?)
+    }
+}
+
+#[pymethods]
+impl PyStore {
+    /// Use an open log and the index of its store, and tell the log what the index says of its end.
+    ///
+    /// Args:
+    ///     root: The root of the store.
+    ///     log: The log.
+    ///     index: The directory of the index files; it may be missing.
+    ///     sealed: A sealed index, which stands for the index files that are as they were.
+    ///     hash_slots: Slots of each index file; None: inferred.
+    ///     max_entries: Entries of each index file plus one; None: inferred.
+    ///     clock_slack_ms: How far the broker's clock may have stepped within one index file, in ms.
+    ///     access: "auto", "mmap" or "pread".
+    ///     compat: A broker release whose answers are wanted.
+    ///
+    /// Raises:
+    ///     GeometryError: Slots and entries are not given and cannot be inferred.
+    ///     ValueError: The index files have other slots and entries.
+    ///     OSError: An I/O error.
+    #[staticmethod]
+    #[pyo3(signature = (root, log, index, *, sealed=None, hash_slots=None, max_entries=None, clock_slack_ms=3_600_000, access="auto", compat=None))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
+    fn open(
+        py: Python<'_>,
+        root: PathBuf,
+        log: &PyCommitLog,
+        index: PathBuf,
+        sealed: Option<PyRef<'_, PySealedStore>>,
+        #[pyo3(from_py_with = integer::hash_slots)] hash_slots: Option<i64>,
+        #[pyo3(from_py_with = integer::max_entries)] max_entries: Option<i64>,
+        #[pyo3(from_py_with = integer::clock_slack_ms)] clock_slack_ms: i64,
+        access: &str,
+        compat: Option<&str>,
+    ) -> PyResult<Self> {
+        let options = FilesOptions {
+            geometry: convert::wanted_geometry(hash_slots, max_entries)?,
+            access: convert::access(access)?,
+            answers: super::index_file::answers(compat)?,
+            ..FilesOptions::default()
+        };
+        let (log, sealed) = (log.inner()?, sealed.map(|sealed| sealed.inner()));
+        let store = py.detach(|| Store::open(&root, log, StoreIndex::new(&index, options, clock_slack_ms, sealed)));
+        let store = Self(Arc::new(store?));
+        store.with(py, |_| Ok(()))?;
+        Ok(store)
+    }
+
+    /// Whether a sealed index stands for index files.
+    #[getter]
+    fn is_sealed(&self) -> bool {
+        self.0.index().sealed().is_some()
+    }
+
+    /// Find the messages that carry a key, the newest first, each once.
+    ///
+    /// Args:
+    ///     topics: The topics that may have it.
+    ///     key: The key.
+    ///     is_any_topic: Whether the topic does not matter, so that topics of messages count that no index file covers.
+    ///     begin: First store time, inclusive.
+    ///     end: Last store time, inclusive.
+    ///     max_num: The most messages; None: all.
+    ///     scan_bytes: The most bytes of the log that are read because no index file covers them; None: all.
+    ///     progress: Called with the finished bytes of the log, and the total.
+    ///     body_budget: Bytes of bodies after which rows have null instead of body and error.
+    ///     batch_size: The most messages that are checked together.
+    ///
+    /// Raises:
+    ///     OSError: An I/O error.
+    #[pyo3(signature = (topics, key, *, is_any_topic, begin, end, max_num, scan_bytes, progress, body_budget, batch_size=8_192))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
+    fn find(
+        &self,
+        py: Python<'_>,
+        topics: Vec<String>,
+        key: String,
+        is_any_topic: bool,
+        begin: Option<&Bound<'_, PyAny>>,
+        end: Option<&Bound<'_, PyAny>>,
+        #[pyo3(from_py_with = integer::max_num)] max_num: Option<i64>,
+        scan_bytes: Option<u64>,
+        progress: Option<Py<PyAny>>,
+        body_budget: usize,
+        batch_size: usize,
+    ) -> PyResult<PyFoundMessages> {
+        let times = time::time_range(begin, end)?;
+        let max_num = convert::max_num(max_num)?;
+        let query = Query { topics, is_any_topic, key, times, max_num, scan_bytes, body_budget, batch_size };
+        let raised = Mutex::new(None);
+        let show = |done: u64, total: u64| {
+            let shown = Python::attach(|py| {
+                py.check_signals()?;
+                progress.as_ref().map_or(Ok(()), |progress| progress.call1(py, (done, total)).map(drop))
+            });
+            shown.map_err(|error| {
+                *raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                Error::InvalidArgument("the caller ended the search".to_owned())
+            })
+        };
+        let found = self.with(py, |store| store.find(query, &show));
+        if let Some(error) = raised.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            return Err(error);
+        }
+        Ok(PyFoundMessages(found?))
+    }
+
+    /// Find the messages of many keys.
+    ///
+    /// Args:
+    ///     topics: One topic for all keys, or a column of them.
+    ///     keys: The keys: an Arrow column or a sequence. A null key finds nothing.
+    ///     begin: First store time, inclusive.
+    ///     end: Last store time, inclusive.
+    ///     max_num: The most messages of a key; None: all.
+    ///     scan_bytes: As for `find`.
+    ///     batch_size: The most rows of a batch; it ends earlier at 64 MiB.
+    ///
+    /// Returns:
+    ///     A reader of `query_row` and the message columns: in the order of the keys, of each the newest message first.
+    ///
+    /// Raises:
+    ///     ValueError: Columns of different lengths.
+    ///     TypeError: Columns of another type.
+    ///     OSError: An I/O error; raised by the reader, too.
+    #[pyo3(signature = (topics, keys, *, begin, end, max_num, scan_bytes, batch_size))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
+    fn find_batch(
+        &self,
+        py: Python<'_>,
+        topics: &Bound<'_, PyAny>,
+        keys: &Bound<'_, PyAny>,
+        begin: Option<&Bound<'_, PyAny>>,
+        end: Option<&Bound<'_, PyAny>>,
+        #[pyo3(from_py_with = integer::max_num)] max_num: Option<i64>,
+        scan_bytes: Option<u64>,
+        #[pyo3(from_py_with = integer::batch_size)] batch_size: i64,
+    ) -> PyResult<PyFoundBatches> {
+        let asked = keys::keys(keys, Some(topics))?;
+        let keys = texts(keys::text_column(keys, "keys")?);
+        let topics = match topics.cast::<PyString>() {
+            Ok(topic) => vec![Some(topic.to_cow()?.into_owned())],
+            Err(_) => texts(keys::text_column(topics, "topics")?),
+        };
+        let (times, max_num) = (time::time_range(begin, end)?, convert::max_num(max_num)?);
+        let batch_size = usize::try_from(batch_size).ok().filter(|size| *size > 0);
+        let batch_size = batch_size.ok_or_else(|| PyValueError::new_err("batch_size: expected 1 or more"))?;
+        let (found, unread) = self.with(py, |store| {
+            let hashes = asked.hashes();
+            store.find_batch(BatchQuery { hashes, keys, topics, times, max_num, scan_bytes, batch_size })
+        })?;
+        let unread = if scan_bytes == Some(0) { 0 } else { unread.iter().map(|(begin, end)| end - begin).sum::<i64>() };
+        if unread > 0 {
+            log_notes(py, vec![format!("{unread} bytes of the log are neither indexed nor read")])?;
+        }
+        Ok(PyFoundBatches(BatchStream::new(found)))
+    }
+
+    /// Return log and index as they are now, after reading the parts of the log that no index file covers; `scan_bytes` as for `find`.
+    fn view(&self, py: Python<'_>, scan_bytes: Option<u64>) -> PyResult<PyKeyView> {
+        Ok(PyKeyView(self.with(py, |store| store.view(scan_bytes))?))
+    }
+
+    /// Return whether messages are found by their tags: the index holds them (5.5.0), or it holds no entry at all.
+    fn has_tags(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with(py, |store| store.has_tags())
+    }
+
+    /// Return where the index leads; see `MessageStore.indexed_offsets`.
+    #[pyo3(signature = (topics, keys, *, begin, end, span=(0, i64::MAX)))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
+    fn indexed_offsets<'py>(
+        &self,
+        py: Python<'py>,
+        topics: Vec<String>,
+        keys: Vec<String>,
+        begin: Option<&Bound<'_, PyAny>>,
+        end: Option<&Bound<'_, PyAny>>,
+        span: Range,
+    ) -> PyResult<Option<Vec<(Range, Bound<'py, PyAny>)>>> {
+        let times = time::time_range(begin, end)?;
+        let found = self.with(py, |store| store.indexed_offsets(&topics, &keys, span, times))?;
+        let part = |(range, offsets): (Range, Vec<i64>)| {
+            Ok((range, convert::arro3_array(py, Arc::new(Int64Array::from(offsets)))?))
+        };
+        found.map(|parts| parts.into_iter().map(part).collect()).transpose()
+    }
+
+    /// Return the directory of the sealed index, the files that it stands for and its candidates of a key; None if each index
+    /// file is asked.
+    #[pyo3(signature = (topic, key, *, begin, end))]
+    fn ask_sealed(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        key: &str,
+        begin: Option<&Bound<'_, PyAny>>,
+        end: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Option<(PyPath, PySealedFiles, Vec<i64>)>> {
+        let times = time::time_range(begin, end)?;
+        let hash = key_hash(&[topic, "#", key].concat());
+        let asked = self.with(py, |store| {
+            let asked = store.index().ask_sealed(hash, times)?;
+            Ok(asked.map(|(directory, standing, offsets)| (directory.to_owned(), standing, offsets)))
+        })?;
+        Ok(asked.map(|(directory, standing, offsets)| {
+            (PyPath(directory), PySealedFiles { standing: standing.as_ref().clone() }, offsets)
+        }))
+    }
+
+    /// Return the ranges of the log whose messages are indexed, whether sealed or not. The first and the last message of an index
+    /// file are not covered: they may have keys in the files next to it.
+    fn covered(&self, py: Python<'_>) -> PyResult<Vec<Range>> {
+        self.with(py, |store| store.index().unsealed_view()?.map_or(Ok(Vec::new()), |view| view.covered()))
+    }
+
+    /// What is sealed, for people; None without a sealed index.
+    #[getter]
+    fn sealed_words(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        self.with(py, |store| store.index().sealed_words())
+    }
+
+    /// Compare the sealed rows with the index files that they stand for, and with the times of the log. None if they are not used.
+    fn verify_sealed<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let found = self.with(py, |store| store.index().verify_sealed(store.log()))?;
+        found.map(|found| report::report(py, &found)).transpose()
+    }
+}
+
+fn texts(column: KeyColumn) -> Vec<Option<String>> {
+    match column {
+        KeyColumn::Text(texts) => texts.iter().map(|text| text.map(str::to_owned)).collect(),
+        KeyColumn::Bytes(texts) => texts.iter().map(|text| text.map(|text| decode_utf8(text).into_owned())).collect(),
+        KeyColumn::Hashes(hashes) => vec![None; hashes.len()],
+    }
+}
+
+/// The messages of a key, in memory.
+#[pyclass(name = "FoundMessages", module = "logdex._core", frozen)]
+struct PyFoundMessages(Found);
+
+#[pymethods]
+impl PyFoundMessages {
+    fn __len__(&self) -> usize {
+        self.0.batches.iter().map(RecordBatch::num_rows).sum()
+    }
+
+    /// How many candidates carry another key.
+    #[getter]
+    fn rejected(&self) -> u64 {
+        self.0.counts.rejected
+    }
+
+    /// True when more messages than were asked for carry the key.
+    #[getter]
+    fn truncated(&self) -> bool {
+        self.0.counts.truncated
+    }
+
+    /// How many messages at the end have no body because of `body_budget`.
+    #[getter]
+    fn without_body(&self) -> u64 {
+        self.0.counts.without_body
+    }
+
+    /// Bytes of the log that were read because no index file covers them.
+    #[getter]
+    fn scanned_bytes(&self) -> u64 {
+        self.0.scanned
+    }
+
+    /// Ranges of the log that neither the index covers nor any call has read, that no file holds, or that are damaged.
+    #[getter]
+    fn unscanned(&self) -> Vec<Range> {
+        self.0.unscanned.clone()
+    }
+
+    /// Those parts of them that cannot be read.
+    #[getter]
+    fn unreadable(&self) -> Vec<Range> {
+        self.0.unreadable.clone()
+    }
+
+    /// The schema of the message columns.
+    #[getter]
+    fn schema<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        pyo3_arrow::PySchema::new(Arc::clone(&self.0.schema)).into_arro3(py)
+    }
+
+    /// Return the messages as a table.
+    fn table<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        PyTable::try_new(self.0.batches.clone(), Arc::clone(&self.0.schema))?.into_arro3(py)
+    }
+
+    /// Return messages as `message_lists` does. They end with the batch that holds the first one.
+    ///
+    /// Args:
+    ///     begin: The first message.
+    ///     end: The message after the last.
+    fn lists<'py>(&self, py: Python<'py>, begin: usize, end: usize) -> PyResult<Vec<Bound<'py, PyList>>> {
+        let mut before = 0;
+        for batch in &self.0.batches {
+            let rows = batch.num_rows();
+            if begin < before + rows {
+                return lists(py, batch, begin - before, end.min(before + rows) - before);
+            }
+            before += rows;
+        }
+        Err(PyValueError::new_err(format!("rows: expected 0 <= begin < {before}, got {begin}")))
+    }
+
+    /// Read some of the messages again, with their bodies.
+    ///
+    /// Args:
+    ///     begin: The first message.
+    ///     end: The message after the last.
+    ///     batch_size: The most rows of a batch; it ends earlier at 64 MiB.
+    ///
+    /// Raises:
+    ///     CorruptFileError: One of them is gone; raised by the reader.
+    ///     OSError: An I/O error.
+    #[pyo3(signature = (begin, end, *, batch_size=8_192))]
+    fn read_again(&self, begin: usize, end: usize, batch_size: usize) -> PyResult<PyMessagesAt> {
+        let name = Column::PhyOffset.name();
+        let mut candidates = Vec::new();
+        for batch in &self.0.batches {
+            let offsets = batch.column_by_name(name).and_then(|offsets| offsets.as_primitive_opt::<Int64Type>());
+            let offsets = offsets.ok_or_else(|| PyTypeError::new_err("phy_offset: expected int64"))?;
+            candidates.extend_from_slice(offsets.values());
+        }
+        let candidates = candidates.get(begin..end.min(candidates.len())).unwrap_or_default().to_vec();
+        let checks = Checks {
+            times: crate::time_range::TimeRange::ALL,
+            max_num: None,
+            tags: false,
+            columns: Column::ALL.to_vec(),
+            batch_size,
+            first_row: None,
+            body_budget: None,
+        };
+        let question = Question { topic: None, key: None, candidates };
+        let messages = VerifiedMessages::new(Arc::clone(&self.0.log), vec![question], checks)?;
+        Ok(PyMessagesAt(BatchStream::new(messages)))
+    }
+}
+
+impl Batches for VerifiedMessages {
+    type Notes = ();
+
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        Self::next_batch(self)
+    }
+
+    fn notes(&self) -> Self::Notes {}
+}
+
+/// Messages at offsets of the log, as record batches: an iterator, and an Arrow stream.
+#[pyclass(name = "MessagesAt", module = "logdex._core", frozen)]
+struct PyMessagesAt(BatchStream<VerifiedMessages>);
+
+batch_reader! { PyMessagesAt {} }
+
+impl Batches for FoundBatches {
+    type Notes = Vec<Finding>;
+
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        Self::next_batch(self)
+    }
+
+    fn notes(&self) -> Self::Notes {
+        self.findings().to_vec()
+    }
+}
+
+/// The messages of many keys, as record batches: an iterator, and an Arrow stream.
+#[pyclass(name = "FoundBatches", module = "logdex._core", frozen)]
+struct PyFoundBatches(BatchStream<FoundBatches>);
+
+batch_reader! {
+    PyFoundBatches {
+        /// Missing and damaged parts of the log that may hold a match, as far as they are known.
+        #[getter]
+        fn findings<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+            report::findings(py, &self.0.notes(py)?)
+        }
+    }
+}
+
+/// Log and index as they were at one moment: a search lists no directory, so that many searches cost little.
+#[pyclass(name = "KeyView", module = "logdex._core", frozen)]
+struct PyKeyView(KeyView);
+
+#[pymethods]
+impl PyKeyView {
+    fn __repr__(&self) -> String {
+        format!("KeyView({} index files)", self.0.files().len())
+    }
+
+    /// The header of the newest index file.
+    #[getter]
+    fn newest(&self, py: Python<'_>) -> PyResult<Option<PyIndexHeader>> {
+        let header = py.detach(|| self.0.files().first().map(|file| file.header()).transpose())?;
+        Ok(header.map(PyIndexHeader::from))
+    }
+
+    /// Return the newest messages that carry a key as the log holds them, in its order.
+    ///
+    /// Args:
+    ///     topic: The topic.
+    ///     key: The key.
+    ///     begin: First store time, inclusive.
+    ///     end: Last store time, inclusive.
+    ///     max_num: The most messages.
+    ///     max_bytes: The most bytes of frames.
+    ///
+    /// Raises:
+    ///     OSError: An I/O error, or a file of that moment is gone.
+    #[pyo3(signature = (topic, key, *, begin, end, max_num, max_bytes))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
+    fn stored_frames<'py>(
+        &self,
+        py: Python<'py>,
+        topic: &str,
+        key: &str,
+        begin: &Bound<'py, PyAny>,
+        end: &Bound<'py, PyAny>,
+        #[pyo3(from_py_with = integer::max_num)] max_num: u64,
+        #[pyo3(from_py_with = integer::max_bytes)] max_bytes: u64,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let times = time::time_range(Some(begin), Some(end))?;
+        let [max_num, max_bytes] = [max_num, max_bytes].map(|most| usize::try_from(most).unwrap_or(usize::MAX));
+        let (frames, damage) = py.detach(|| self.0.stored_frames(topic, key, times, max_num, max_bytes))?;
+        warn_damage(py, damage)?;
+        Ok(PyBytes::new(py, &frames))
+    }
+}

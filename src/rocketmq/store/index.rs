@@ -1,0 +1,351 @@
+//! The key index of a store: its index files, some of which a sealed index may stand for.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::ranges::Range;
+use crate::error::{Error, Result, shown};
+use crate::hash_index::directory::{FilesOptions, IndexFiles};
+use crate::hash_index::{Damage, Geometry, Hits, IndexFile, KeyColumn, Keys, Topics, select_files};
+use crate::io::{ProcessMutex, storage};
+use crate::report::Report;
+use crate::rocketmq::commit_log::CommitLog;
+use crate::rocketmq::index_recovery::holds_tags;
+use crate::rocketmq::seal::{SealedStore, Standing};
+use crate::time_range::TimeRange;
+
+/// COMPAT(rocketmq IndexService#queryOffset, B16): no answer of a broker holds more candidates (`maxMsgsNumBatch`).
+const MOST_OF_BROKER: usize = 64;
+
+/// The key index of a store. It follows the directory.
+#[derive(Debug)]
+pub struct StoreIndex {
+    directory: PathBuf,
+    options: FilesOptions,
+    clock_slack_ms: i64,
+    sealed: Option<Arc<SealedStore>>,
+    state: ProcessMutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// All index files, once they were asked.
+    all: Option<Arc<IndexFiles>>,
+    /// The files that the sealed index stands for, and the others.
+    standing: Option<Arc<Standing>>,
+    others: Option<Arc<IndexFiles>>,
+    /// Why the sealed index is not used any more.
+    damage: Option<String>,
+    notes: Vec<String>,
+}
+
+/// The index at one moment: what the sealed index stands for, and the files that are asked one by one.
+#[derive(Clone, Debug)]
+pub struct IndexView {
+    standing: Option<Arc<Standing>>,
+    files: Option<Arc<IndexFiles>>,
+}
+
+/// The candidates of some keys.
+#[derive(Debug, Default)]
+pub struct Candidates {
+    /// Offsets for each key, in no order, some more than once.
+    pub offsets: Vec<Vec<i64>>,
+    /// Whether a broker's limit left some out.
+    pub is_capped: bool,
+}
+
+impl StoreIndex {
+    /// Prepares to use the index files of a directory, and a sealed index that stands for some of them.
+    pub fn new(directory: &Path, options: FilesOptions, clock_slack_ms: i64, sealed: Option<Arc<SealedStore>>) -> Self {
+        Self { directory: directory.to_owned(), options, clock_slack_ms, sealed, state: ProcessMutex::new() }
+    }
+
+    /// The directory of the index files.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The sealed index.
+    pub fn sealed(&self) -> Option<&SealedStore> {
+        self.sealed.as_deref()
+    }
+
+    /// Does not use the sealed index. With `is_told` the log says so.
+    pub(super) fn drop_sealed(&mut self, is_told: bool) {
+        if let Some(sealed) = self.sealed.take().filter(|_| is_told) {
+            let place = shown(sealed.directory());
+            let note = format!("{place}: no index file is as this sealed index says; each index file is asked");
+            self.state.with(|state| state.notes.push(note));
+        }
+    }
+
+    /// Returns whether the answers are a broker's.
+    pub fn is_brokers(&self) -> bool {
+        self.options.answers.are_the_brokers()
+    }
+
+    /// Returns all index files, sealed or not; `None` if there is no directory.
+    ///
+    /// # Errors
+    /// As [`IndexFiles::refresh`]; `InvalidArgument` if the files have other slots and entries than those given.
+    pub fn all_files(&self) -> Result<Option<Arc<IndexFiles>>> {
+        let known = self.state.with(|state| state.all.clone());
+        if known.is_some() || !storage::is_directory(&self.directory) {
+            return Ok(known);
+        }
+        let files = Arc::new(IndexFiles::new(&self.directory, self.options.clone()));
+        files.check_geometry(false)?;
+        files.refresh()?;
+        Ok(Some(self.state.with(|state| Arc::clone(state.all.get_or_insert(files)))))
+    }
+
+    /// Looks at the directory. `None` if there is none.
+    ///
+    /// # Errors
+    /// As [`Self::all_files`].
+    pub fn view(&self) -> Result<Option<IndexView>> {
+        if let Some(view) = self.sealed_view()? {
+            return Ok(Some(view));
+        }
+        self.unsealed_view()
+    }
+
+    /// Looks at the directory, without the sealed index. `None` if there is none.
+    ///
+    /// # Errors
+    /// As [`Self::all_files`].
+    pub fn unsealed_view(&self) -> Result<Option<IndexView>> {
+        Ok(self.all_files()?.map(|files| IndexView { standing: None, files: Some(files) }))
+    }
+
+    /// Looks which index files are as they were when they were sealed, and opens the others. `None` if all have to be asked.
+    fn sealed_view(&self) -> Result<Option<IndexView>> {
+        let Some(sealed) = self.sealed.as_ref().filter(|_| self.state.with(|state| state.damage.is_none())) else {
+            return Ok(None);
+        };
+        let Some((slots, entries)) = sealed.geometry() else { return Ok(None) };
+        let standing = sealed.standing(&self.directory)?;
+        if standing.names.is_empty() {
+            self.state.with(|state| (state.standing, state.others) = (None, None));
+            return Ok(None);
+        }
+        let without: BTreeSet<String> = standing.names.iter().cloned().collect();
+        let listed = crate::hash_index::directory::list(&self.directory)?;
+        let has_others = listed.iter().any(|entry| !without.contains(&entry.name));
+        let (known, others) = self.state.with(|state| (state.standing.clone(), state.others.clone()));
+        let standing = match known {
+            Some(known) if *known == standing => known,
+            _ => Arc::new(standing),
+        };
+        let is_same = |others: &Arc<IndexFiles>| others.options().without == without;
+        let others = match others.filter(|others| has_others && is_same(others)) {
+            None if has_others => {
+                let options = FilesOptions {
+                    geometry: Some(Geometry::new(slots, entries)?),
+                    access: self.options.access,
+                    without,
+                    ..FilesOptions::default()
+                };
+                let files = IndexFiles::new(&self.directory, options);
+                files.refresh()?;
+                Some(Arc::new(files))
+            }
+            others => others,
+        };
+        let view = IndexView { standing: Some(standing), files: others };
+        self.state.with(|state| (state.standing, state.others) = (view.standing.clone(), view.files.clone()));
+        Ok(Some(view))
+    }
+
+    /// Asks each index file from now on.
+    fn give_up(&self, error: &Error) {
+        self.state.with(|state| {
+            state.notes.push(format!("the sealed index is not used any more, each index file is asked: {error}"));
+            state.damage = Some(error.to_string());
+            (state.standing, state.others) = (None, None);
+        });
+    }
+
+    /// Returns the candidates of keys, by their hashes; a negative hash has none.
+    ///
+    /// # Errors
+    /// As [`Self::all_files`].
+    pub fn candidates(&self, view: &IndexView, hashes: &[i32], times: TimeRange) -> Result<Candidates> {
+        let mut found = Candidates { offsets: vec![Vec::new(); hashes.len()], ..Candidates::default() };
+        let mut files = view.files.clone();
+        if let (Some(sealed), Some(standing)) = (&self.sealed, &view.standing) {
+            match sealed.select(standing, hashes, times) {
+                Ok(hits) => found.add(&hits),
+                Err(error @ (Error::Corrupt { .. } | Error::Io { .. })) => {
+                    self.give_up(&error);
+                    files = self.all_files()?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let Some(files) = files else { return Ok(found) };
+        let most = self.is_brokers().then_some(MOST_OF_BROKER + 1);
+        let files = files.newest_first(times, self.clock_slack_ms)?;
+        let files: Vec<&IndexFile> = files.iter().map(AsRef::as_ref).collect();
+        let keys = Keys::new(KeyColumn::Hashes(hashes.to_vec().into()), Topics::InKey);
+        let mut hits = Hits::with_rows(hashes.len());
+        let damage = select_files(&files, &keys, 0..hashes.len(), most, times, &mut hits)?;
+        if let Some((file, Damage { offset, expected, found })) = damage {
+            let place = format!("{} at byte {offset}", shown(file.path()));
+            let note =
+                format!("{place}: expected {expected}, found {found}; the entries were read from end to end instead");
+            self.state.with(|state| state.notes.push(note));
+        }
+        found.is_capped = most.is_some_and(|most| hits.rows().any(|row| row.len() == most));
+        found.add(&hits);
+        if self.is_brokers() {
+            found.offsets.iter_mut().for_each(|offsets| offsets.truncate(MOST_OF_BROKER));
+        }
+        Ok(found)
+    }
+
+    /// Returns the sealed index, the files that it stands for, and its candidates of a key; `None` if each index file is asked.
+    ///
+    /// # Errors
+    /// `Corrupt` if a file of the sealed index is damaged; an I/O error.
+    pub fn ask_sealed(&self, hash: i32, times: TimeRange) -> Result<Option<(&Path, Arc<Standing>, Vec<i64>)>> {
+        let Some((sealed, standing)) = self.sealed.as_ref().zip(self.sealed_view()?.and_then(|view| view.standing))
+        else {
+            return Ok(None);
+        };
+        let offsets = sealed.select(&standing, &[hash], times)?.phy_offsets().to_vec();
+        Ok(Some((sealed.directory(), standing, offsets)))
+    }
+
+    /// Returns what is sealed, for people; `None` without a sealed index.
+    ///
+    /// # Errors
+    /// As [`Self::view`].
+    pub fn sealed_words(&self) -> Result<Option<String>> {
+        let Some(sealed) = &self.sealed else { return Ok(None) };
+        let view = self.sealed_view()?;
+        if let Some(damage) = self.state.with(|state| state.damage.clone()) {
+            return Ok(Some(format!("not used, damaged: {damage}")));
+        }
+        let others = match view.as_ref().and_then(|view| view.files.as_ref()) {
+            Some(files) => files.refresh()?.len(),
+            None => 0,
+        };
+        let (names, entries) =
+            view.and_then(|view| view.standing).map_or((0, 0), |standing| (standing.names.len(), standing.entries));
+        let others = if others == 0 { String::new() } else { format!(", {others} other files") };
+        let place = shown(sealed.directory());
+        Ok(Some(format!("{names} index files with {} entries in {place}{others}", thousands(entries))))
+    }
+
+    /// Compares the sealed rows with the index files that they stand for, and with the times of the log. `None` if it is not used.
+    ///
+    /// # Errors
+    /// As [`Self::all_files`]. Damage is a finding.
+    pub fn verify_sealed(&self, log: &Arc<CommitLog>) -> Result<Option<Report>> {
+        let standing = self.sealed_view()?.and_then(|view| view.standing);
+        let Some((sealed, standing)) = self.sealed.as_ref().zip(standing) else { return Ok(None) };
+        let files = self.all_files()?.map_or(Ok(Vec::new()), |files| files.refresh())?;
+        sealed.verify(&standing, log, &files).map(Some)
+    }
+
+    /// Returns whether tags are indexed, or there is no entry at all.
+    ///
+    /// # Errors
+    /// As [`Self::all_files`].
+    pub fn holds_tags(&self, view: &IndexView, log: &CommitLog) -> Result<bool> {
+        if let Some(sealed) = self.sealed.as_ref().filter(|_| view.knows_tags()) {
+            return Ok(sealed.tags() == Some(true));
+        }
+        let files = self.all_files()?.map_or(Ok(Vec::new()), |files| files.refresh())?;
+        let mut is_empty = true;
+        for file in &files {
+            is_empty &= file.is_empty()?;
+        }
+        Ok(is_empty || holds_tags(log, &files)?.unwrap_or(false))
+    }
+
+    /// Returns the texts for the log since the last call.
+    pub fn take_notes(&self) -> Vec<String> {
+        let (mut notes, files) = self.state.with(|state| {
+            let files = [&state.all, &state.others].map(Clone::clone);
+            (std::mem::take(&mut state.notes), files)
+        });
+        notes.extend(files.into_iter().flatten().flat_map(|files| files.take_notes()));
+        notes
+    }
+}
+
+impl Candidates {
+    fn add(&mut self, hits: &Hits) {
+        for (offsets, found) in self.offsets.iter_mut().zip(hits.rows()) {
+            offsets.extend_from_slice(found);
+        }
+    }
+}
+
+impl IndexView {
+    /// Returns the ranges of the log whose messages are indexed. The first and the last message of a file are not covered: they may
+    /// have keys in the files next to it.
+    ///
+    /// # Errors
+    /// An I/O error.
+    pub fn covered(&self) -> Result<Vec<Range>> {
+        let mut covered = Vec::new();
+        if let Some(standing) = &self.standing {
+            covered.extend(standing.spans.iter().map(|(begin, end)| (begin.saturating_add(1), *end)));
+            covered.extend_from_slice(&standing.joints);
+        }
+        for file in self.files.as_ref().map_or(Ok(Vec::new()), |files| files.whole())? {
+            if !file.is_empty()? {
+                let header = file.header()?;
+                covered.push((header.begin_phy_offset.saturating_add(1), header.end_phy_offset));
+            }
+        }
+        Ok(covered)
+    }
+
+    /// Returns the files that are asked one by one, in load order.
+    ///
+    /// # Errors
+    /// As [`IndexFiles::refresh`].
+    pub fn files(&self) -> Result<Vec<Arc<IndexFile>>> {
+        self.files.as_ref().map_or(Ok(Vec::new()), |files| files.refresh())
+    }
+
+    /// Returns whether the sealed index says whether tags are indexed.
+    pub fn knows_tags(&self) -> bool {
+        self.standing.as_ref().is_some_and(|standing| standing.entries > 0)
+    }
+
+    /// Returns whether all files are asked one by one.
+    pub fn is_unsealed(&self) -> bool {
+        self.standing.is_none()
+    }
+
+    /// Returns the offset of the message of the last index entry; -1 without one.
+    ///
+    /// # Errors
+    /// An I/O error.
+    pub fn last_message(&self) -> Result<i64> {
+        let spans = self.standing.iter().flat_map(|standing| standing.spans.iter().map(|(_, end)| *end));
+        let mut last = spans.max().unwrap_or(-1);
+        let whole = if self.is_unsealed() { self.files.as_ref().map(|files| files.whole()) } else { None };
+        for file in whole.unwrap_or_else(|| self.files())? {
+            if !file.is_empty()? {
+                last = last.max(file.header()?.end_phy_offset);
+            }
+        }
+        Ok(last)
+    }
+}
+
+/// A number with commas between thousands.
+fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().filter_map(|group| std::str::from_utf8(group).ok()).collect();
+    groups.join(",")
+}

@@ -1,0 +1,417 @@
+//! Messages by key: candidates of the index, and of log ranges that no index file covers, checked against the messages.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow_array::{Array as _, Int32Array, RecordBatch, RecordBatchReader};
+use arrow_schema::{ArrowError, SchemaRef};
+
+use super::Store;
+use super::index::IndexView;
+use super::ranges::{Range, union, within};
+use super::unindexed::{Progress, no_progress};
+use crate::error::Result;
+use crate::hash_index::{self, Damage, Hits, IndexFile, KeyColumn, Keys, Topics, key_hash};
+use crate::report::{Finding, Report};
+use crate::rocketmq::candidates::{self, Checks, Counts, Question, VerifiedMessages};
+use crate::rocketmq::commit_log::CommitLog;
+use crate::rocketmq::commit_log::columns::Column;
+use crate::rocketmq::index_entries::TAGS_PREFIX;
+use crate::time_range::TimeRange;
+
+/// Keys of a batch that are searched together.
+const KEYS_A_STEP: usize = 1_024;
+/// Pairs of a topic and a key for which the index is read.
+const MOST_QUESTIONS: usize = 1_000_000;
+/// How far a broker's clock may have stepped within a file of the log, in ms.
+const CLOCK_SLACK_MS: i64 = 3_600_000;
+
+/// What to search for: the messages of one key.
+#[derive(Clone, Debug)]
+pub struct Query {
+    /// The topics that may have it; with `is_any_topic` also those of messages that no index file covers.
+    pub topics: Vec<String>,
+    /// Whether the topic does not matter.
+    pub is_any_topic: bool,
+    /// The key.
+    pub key: String,
+    /// Range of store times.
+    pub times: TimeRange,
+    /// The most messages; `None`: all.
+    pub max_num: Option<usize>,
+    /// The most bytes of the log that are read because no index file covers them; `None`: all.
+    pub scan_bytes: Option<u64>,
+    /// Bytes of bodies after which the answer has no more.
+    pub body_budget: usize,
+    /// The most messages that are checked together.
+    pub batch_size: usize,
+}
+
+/// The messages of a key.
+#[derive(Debug)]
+pub struct Found {
+    /// The log as it was.
+    pub log: Arc<CommitLog>,
+    /// Schema of the message columns.
+    pub schema: SchemaRef,
+    /// The messages, the newest first.
+    pub batches: Vec<RecordBatch>,
+    /// Counters of the search.
+    pub counts: Counts,
+    /// Bytes of the log that were read because no index file covers them.
+    pub scanned: u64,
+    /// Ranges of the log that neither the index covers nor any call has read, that no file holds, or that are damaged.
+    pub unscanned: Vec<Range>,
+    /// Those parts of them that cannot be read.
+    pub unreadable: Vec<Range>,
+}
+
+impl Store {
+    /// Returns whether messages are found by their tags: the index holds them (5.5.0), or it holds no entry at all.
+    ///
+    /// # Errors
+    /// As [`super::StoreIndex::holds_tags`].
+    pub fn has_tags(&self) -> Result<bool> {
+        if let Some(known) = self.unindexed.tags() {
+            return Ok(known);
+        }
+        let view = self.index.view()?;
+        let tags = view.map_or(Ok(true), |view| self.index.holds_tags(&view, &self.log))?;
+        self.unindexed.set_tags(tags);
+        Ok(tags)
+    }
+
+    /// Finds the messages of one key, the newest first, each once.
+    ///
+    /// # Errors
+    /// `Corrupt` for damage that hides an answer; an I/O error; an error of `progress`.
+    pub fn find(&self, query: Query, progress: Progress<'_>) -> Result<Found> {
+        let view = self.index.view()?;
+        let (far, topics) = (self.is_far(view.as_ref()), &query.topics);
+        if let Some(view) = view.as_ref().filter(|_| far) {
+            // Its requests are made while the end of the log is looked for.
+            self.index.candidates(view, &hashes(topics, &query.key), query.times)?;
+        }
+        let (scanned, unread) = self.read_unindexed(view.as_ref(), query.scan_bytes, progress)?;
+        let mut topics: BTreeSet<String> = query.topics.into_iter().collect();
+        if query.is_any_topic {
+            topics.extend(self.unindexed.topics());
+        }
+        // A key's hash includes its topic.
+        let hashes = hashes(&topics, &query.key);
+        let mut found =
+            view.map_or(Ok(None), |v| self.index.candidates(&v, &hashes, query.times).map(Some))?.unwrap_or_default();
+        found.offsets.resize(hashes.len(), Vec::new());
+        self.unindexed.add_candidates(&hashes, &mut found.offsets);
+        // A file that the broker deletes from here on is an error, and not a message that is missing.
+        let log = Arc::new(self.log.pinned()?);
+        let checks = Checks {
+            times: query.times,
+            max_num: query.max_num,
+            tags: query.key.starts_with(TAGS_PREFIX) && self.has_tags()?,
+            columns: Column::ALL.to_vec(),
+            batch_size: query.batch_size,
+            body_budget: Some(query.body_budget),
+            first_row: None,
+        };
+        let topic = if query.is_any_topic { None } else { topics.into_iter().next() };
+        let question = Question { topic, key: Some(query.key), candidates: found.offsets.concat() };
+        let mut messages = VerifiedMessages::new(Arc::clone(&log), vec![question], checks)?;
+        let mut batches = Vec::new();
+        while let Some(batch) = messages.next_batch()? {
+            batches.push(batch);
+        }
+        let mut counts = messages.counts();
+        counts.truncated |= found.is_capped && !query.is_any_topic;
+        let lost: Vec<Range> = lost(&log, query.times, &messages.missing())?;
+        Ok(Found {
+            schema: RecordBatchReader::schema(&messages),
+            batches,
+            counts,
+            scanned,
+            unscanned: union(unread.into_iter().chain(lost.iter().copied())),
+            unreadable: union(lost.into_iter().chain(self.unindexed.refused())),
+            log,
+        })
+    }
+
+    fn is_far(&self, view: Option<&IndexView>) -> bool {
+        view.is_some_and(IndexView::is_unsealed) && crate::io::remote::is_remote(self.index.directory())
+    }
+
+    /// Reads log ranges that no index file covers. Returns the bytes read, and the ranges of files that remain unread.
+    fn read_unindexed(
+        &self,
+        view: Option<&IndexView>,
+        scan_bytes: Option<u64>,
+        progress: Progress<'_>,
+    ) -> Result<(u64, Vec<Range>)> {
+        // The index first: if the broker indexes more meanwhile, it is at worst read once more.
+        let mut covered = view.map_or(Ok(Vec::new()), IndexView::covered)?;
+        let log = Arc::new(self.log.pinned()?);
+        covered.extend(log.gaps()?.iter().map(|gap| (gap.begin.cast_signed(), gap.end.cast_signed())));
+        let whole = (log.min_offset()?.cast_signed(), log.max_offset()?.cast_signed());
+        let missing = self.unindexed.missing(whole, &covered);
+        if missing.is_empty() || scan_bytes == Some(0) {
+            return Ok((0, missing));
+        }
+        if view.is_some_and(IndexView::knows_tags) {
+            self.has_tags()?;
+        }
+        let files = view.map_or(Ok(Vec::new()), IndexView::files)?;
+        let salvage = !self.index.is_brokers();
+        let scanned = self.unindexed.read(&self.log, &files, &missing, scan_bytes, salvage, progress)?;
+        Ok((scanned, self.unindexed.missing(whole, &covered)))
+    }
+
+    /// Returns where the index leads in a part of the log: the ranges that it covers, ascending, each with the offsets, ascending, at which
+    /// messages with one of the keys may begin. `None`: there is no index, or there are too many pairs of a topic and a key.
+    ///
+    /// # Errors
+    /// As [`super::StoreIndex::candidates`].
+    pub fn indexed_offsets(
+        &self,
+        topics: &[String],
+        keys: &[String],
+        span: Range,
+        times: TimeRange,
+    ) -> Result<Option<Vec<(Range, Vec<i64>)>>> {
+        let Some(view) = self.index.view()?.filter(|_| topics.len().saturating_mul(keys.len()) <= MOST_QUESTIONS)
+        else {
+            return Ok(None);
+        };
+        let whole =
+            (self.log.min_offset()?.cast_signed().max(span.0), self.log.max_offset()?.cast_signed().min(span.1));
+        // The ranges first: a message that is indexed from here on is read from the log.
+        let covered = within(whole, &union(view.covered()?));
+        let hashes: Vec<i32> = keys.iter().flat_map(|key| hashes(topics, key)).collect();
+        let found =
+            if hashes.is_empty() { Vec::new() } else { self.index.candidates(&view, &hashes, times)?.offsets.concat() };
+        let offsets = candidates::offsets_within(found, &covered);
+        Ok(Some(covered.into_iter().zip(offsets).collect()))
+    }
+
+    /// Returns log and index as they are now, after reading the parts of the log that no index file covers.
+    ///
+    /// # Errors
+    /// As [`Self::find`].
+    pub fn view(self: &Arc<Self>, scan_bytes: Option<u64>) -> Result<KeyView> {
+        let view = self.index.view()?;
+        self.read_unindexed(view.as_ref(), scan_bytes, &no_progress)?;
+        // Those that are sealed, too: this search lists nothing, so it could not see that a file changed.
+        let files = self
+            .index
+            .all_files()?
+            .map_or(Ok(Vec::new()), |files| files.newest_first(TimeRange::ALL, CLOCK_SLACK_MS))?;
+        Ok(KeyView { log: self.log.pinned()?, files, store: Arc::clone(self) })
+    }
+
+    /// Prepares to find the messages of many keys.
+    ///
+    /// # Errors
+    /// As [`Self::find`].
+    pub fn find_batch(self: &Arc<Self>, query: BatchQuery) -> Result<(FoundBatches, Vec<Range>)> {
+        let view = self.index.view()?;
+        let (_, unread) = self.read_unindexed(view.as_ref(), query.scan_bytes, &no_progress)?;
+        let log = Arc::new(self.log.pinned()?);
+        let checks = Checks {
+            times: query.times,
+            max_num: query.max_num,
+            tags: self.has_tags()?,
+            columns: Column::ALL.to_vec(),
+            batch_size: query.batch_size,
+            body_budget: None,
+            first_row: Some(0),
+        };
+        let step = VerifiedMessages::new(Arc::clone(&log), Vec::new(), checks.clone())?;
+        let schema = RecordBatchReader::schema(&step);
+        let mut lost = Report::default();
+        for gap in log.gaps_in_time(query.times, CLOCK_SLACK_MS)? {
+            gap.tell(&mut lost);
+        }
+        let store = Arc::clone(self);
+        let mut found = FoundBatches {
+            store,
+            view,
+            log,
+            checks,
+            query,
+            schema,
+            step,
+            next: 0,
+            missing: BTreeSet::new(),
+            findings: lost.findings,
+        };
+        found.begin_step()?;
+        Ok((found, unread))
+    }
+}
+
+/// The hashes of a key in topics.
+fn hashes<'a>(topics: impl IntoIterator<Item = &'a String>, key: &str) -> Vec<i32> {
+    topics.into_iter().map(|topic| key_hash(&[topic, "#", key].concat())).collect()
+}
+
+/// The parts of the log that are missing or damaged and may hold a match.
+fn lost(log: &CommitLog, times: TimeRange, missing: &[i64]) -> Result<Vec<Range>> {
+    let signed = |(begin, end): (u64, u64)| (begin.cast_signed(), end.cast_signed());
+    let mut lost: Vec<Range> =
+        log.gaps_in_time(times, CLOCK_SLACK_MS)?.iter().map(|gap| signed((gap.begin, gap.end))).collect();
+    let missing: Vec<u64> = missing.iter().filter_map(|offset| u64::try_from(*offset).ok()).collect();
+    lost.extend(log.damage(&missing)?.into_iter().map(|(begin, end, _)| signed((begin, end))));
+    Ok(lost)
+}
+
+/// Many keys to search for.
+#[derive(Clone, Debug)]
+pub struct BatchQuery {
+    /// The hash of each key with its topic; null where one of them is.
+    pub hashes: Int32Array,
+    /// The keys.
+    pub keys: Vec<Option<String>>,
+    /// One topic for all keys, or one for each.
+    pub topics: Vec<Option<String>>,
+    /// Range of store times.
+    pub times: TimeRange,
+    /// The most messages of a key; `None`: all.
+    pub max_num: Option<usize>,
+    /// The most bytes of the log that are read because no index file covers them; `None`: all.
+    pub scan_bytes: Option<u64>,
+    /// The most rows of a batch.
+    pub batch_size: usize,
+}
+
+/// The messages of many keys, in the order of the keys, the newest message of each first.
+#[derive(Debug)]
+pub struct FoundBatches {
+    store: Arc<Store>,
+    view: Option<IndexView>,
+    log: Arc<CommitLog>,
+    checks: Checks,
+    query: BatchQuery,
+    schema: SchemaRef,
+    step: VerifiedMessages,
+    /// The first key of the next step.
+    next: usize,
+    missing: BTreeSet<i64>,
+    findings: Vec<Finding>,
+}
+
+impl FoundBatches {
+    fn begin_step(&mut self) -> Result<()> {
+        let rows = self.next..self.query.keys.len().min(self.next + KEYS_A_STEP);
+        let hashes: Vec<i32> = rows
+            .clone()
+            .map(|row| if self.query.hashes.is_valid(row) { self.query.hashes.value(row) } else { -1 })
+            .collect();
+        let view = self.view.as_ref();
+        let mut found = view
+            .map_or(Ok(None), |view| self.store.index.candidates(view, &hashes, self.query.times).map(Some))?
+            .unwrap_or_default();
+        found.offsets.resize(hashes.len(), Vec::new());
+        self.store.unindexed.add_candidates(&hashes, &mut found.offsets);
+        let question = |(row, candidates): (usize, Vec<i64>)| {
+            let topics = &self.query.topics;
+            let topic = topics.get(if topics.len() == 1 { 0 } else { row }).cloned().flatten();
+            let key = self.query.keys.get(row).cloned().flatten();
+            if topic.is_some() && key.is_some() { Question { topic, key, candidates } } else { Question::default() }
+        };
+        let questions = rows.clone().zip(found.offsets).map(question).collect();
+        let checks = Checks { first_row: Some(i64::try_from(rows.start).unwrap_or(i64::MAX)), ..self.checks.clone() };
+        self.step = VerifiedMessages::new(Arc::clone(&self.log), questions, checks)?;
+        self.next = rows.end;
+        Ok(())
+    }
+
+    /// Returns the next batch; `None` at the end.
+    ///
+    /// # Errors
+    /// An I/O error, with the path.
+    pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            if let Some(batch) = self.step.next_batch()? {
+                return Ok(Some(batch));
+            }
+            self.missing.extend(self.step.missing());
+            if self.next >= self.query.keys.len() {
+                break;
+            }
+            self.begin_step()?;
+        }
+        let missing: Vec<u64> =
+            std::mem::take(&mut self.missing).into_iter().filter_map(|offset| u64::try_from(offset).ok()).collect();
+        for (_, _, found) in self.log.damage(&missing)? {
+            let new: Vec<Finding> = found.findings.into_iter().filter(|each| !self.findings.contains(each)).collect();
+            self.findings.extend(new);
+        }
+        Ok(None)
+    }
+
+    /// Returns missing and damaged parts of the log that may hold a match, as far as they are known.
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+}
+
+impl Iterator for FoundBatches {
+    type Item = std::result::Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_batch().map_err(|e| ArrowError::ExternalError(Box::new(e))).transpose()
+    }
+}
+
+impl RecordBatchReader for FoundBatches {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+}
+
+/// Log and index as they were at one moment: a search lists no directory, so that many searches cost little.
+#[derive(Debug)]
+pub struct KeyView {
+    log: CommitLog,
+    files: Vec<Arc<IndexFile>>,
+    store: Arc<Store>,
+}
+
+impl KeyView {
+    /// The index files, newest first.
+    pub fn files(&self) -> &[Arc<IndexFile>] {
+        &self.files
+    }
+
+    /// Returns the newest messages that carry a key as the log holds them, in its order, and the first damage of an index file.
+    ///
+    /// # Errors
+    /// An I/O error, or a file of that moment is gone.
+    pub fn stored_frames(
+        &self,
+        topic: &str,
+        key: &str,
+        times: TimeRange,
+        max_num: usize,
+        max_bytes: usize,
+    ) -> Result<(Vec<u8>, Option<(PathBuf, Damage)>)> {
+        let checks = Checks {
+            times,
+            max_num: None,
+            tags: false,
+            columns: Vec::new(),
+            batch_size: 1,
+            first_row: None,
+            body_budget: None,
+        };
+        let hash = key_hash(&[topic, "#", key].concat());
+        let asked = Keys::new(KeyColumn::Hashes(vec![hash].into()), Topics::InKey);
+        let (files, mut hits): (Vec<&IndexFile>, _) = (self.files.iter().map(AsRef::as_ref).collect(), Hits::new());
+        let damage = hash_index::select_files(&files, &asked, 0..1, None, times, &mut hits)?;
+        let damage = damage.map(|(file, damage)| (file.path().to_owned(), damage));
+        let mut offsets = [hits.phy_offsets().to_vec()];
+        self.store.unindexed.add_candidates(&[hash], &mut offsets);
+        let question =
+            Question { topic: Some(topic.to_owned()), key: Some(key.to_owned()), candidates: offsets.concat() };
+        Ok((candidates::frames_with_key(&self.log, question, &checks, max_num, max_bytes)?, damage))
+    }
+}
