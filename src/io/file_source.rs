@@ -44,6 +44,11 @@ fn read_only() -> io::Error {
 }
 
 impl FileSource {
+    /// Returns whether a read needs no request to another machine.
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self, Self::Mapped(_) | Self::Plain(_))
+    }
+
     /// Maps an open file, or takes it as a plain one. An empty file cannot be mapped, so it is plain for every `access`.
     ///
     /// # Errors

@@ -136,7 +136,6 @@ impl PyIndexFiles {
     ///     without: Names that are left out.
     #[new]
     #[pyo3(signature = (directory, *, hash_slots=None, max_entries=None, access="auto", compat=None, last_exit_ok=true, without=HashSet::new()))]
-    #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn new(
         directory: PathBuf,
         #[pyo3(from_py_with = integer::hash_slots)] hash_slots: Option<i64>,

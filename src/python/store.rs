@@ -18,7 +18,7 @@ use super::convert;
 use super::index_files::log_notes;
 use super::index_header::PyIndexHeader;
 use super::integer;
-use super::keys::{self, warn_damage};
+use super::keys;
 use super::location::PyPath;
 use super::report;
 use super::sealed::{PySealedFiles, PySealedStore};
@@ -30,7 +30,7 @@ use crate::java_text::decode_utf8;
 use crate::report::Finding;
 use crate::rocketmq::candidates::{Checks, Question, VerifiedMessages};
 use crate::rocketmq::commit_log::columns::Column;
-use crate::rocketmq::store::{BatchQuery, Found, FoundBatches, KeyView, Query, Range, Store, StoreIndex};
+use crate::rocketmq::store::{BatchQuery, Found, FoundBatches, KeyView, Query, Range, SealedAnswer, Store, StoreIndex};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyStore>()?;
@@ -39,6 +39,9 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyMessagesAt>()?;
     m.add_class::<PyKeyView>()
 }
+
+/// A range of the log that the index covers, and an int64 array of offsets.
+type Indexed<'py> = (Range, Bound<'py, PyAny>);
 
 /// The log and the index of a store: a search is one call.
 #[pyclass(name = "Store", module = "logdex._core", frozen)]
@@ -222,7 +225,6 @@ impl PyStore {
 
     /// Return where the index leads; see `MessageStore.indexed_offsets`.
     #[pyo3(signature = (topics, keys, *, begin, end, span=(0, i64::MAX)))]
-    #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn indexed_offsets<'py>(
         &self,
         py: Python<'py>,
@@ -231,7 +233,7 @@ impl PyStore {
         begin: Option<&Bound<'_, PyAny>>,
         end: Option<&Bound<'_, PyAny>>,
         span: Range,
-    ) -> PyResult<Option<Vec<(Range, Bound<'py, PyAny>)>>> {
+    ) -> PyResult<Option<Vec<Indexed<'py>>>> {
         let times = time::time_range(begin, end)?;
         let found = self.with(py, |store| store.indexed_offsets(&topics, &keys, span, times))?;
         let part = |(range, offsets): (Range, Vec<i64>)| {
@@ -253,11 +255,8 @@ impl PyStore {
     ) -> PyResult<Option<(PyPath, PySealedFiles, Vec<i64>)>> {
         let times = time::time_range(begin, end)?;
         let hash = key_hash(&[topic, "#", key].concat());
-        let asked = self.with(py, |store| {
-            let asked = store.index().ask_sealed(hash, times)?;
-            Ok(asked.map(|(directory, standing, offsets)| (directory.to_owned(), standing, offsets)))
-        })?;
-        Ok(asked.map(|(directory, standing, offsets)| {
+        let asked = self.with(py, |store| store.index().ask_sealed(hash, times))?;
+        Ok(asked.map(|SealedAnswer { directory, standing, offsets }| {
             (PyPath(directory), PySealedFiles { standing: standing.as_ref().clone() }, offsets)
         }))
     }
@@ -483,8 +482,8 @@ impl PyKeyView {
     ) -> PyResult<Bound<'py, PyBytes>> {
         let times = time::time_range(Some(begin), Some(end))?;
         let [max_num, max_bytes] = [max_num, max_bytes].map(|most| usize::try_from(most).unwrap_or(usize::MAX));
-        let (frames, damage) = py.detach(|| self.0.stored_frames(topic, key, times, max_num, max_bytes))?;
-        warn_damage(py, damage)?;
-        Ok(PyBytes::new(py, &frames))
+        let frames = py.detach(|| self.0.stored_frames(topic, key, times, max_num, max_bytes));
+        log_notes(py, self.0.store().take_notes())?;
+        Ok(PyBytes::new(py, &frames?))
     }
 }

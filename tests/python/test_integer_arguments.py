@@ -165,7 +165,7 @@ COMMIT_LOG: dict[str, Call] = {
     "scan:batch_size": lambda o, n: o.commit_log.scan(batch_size=n),
     "scan:threads": lambda o, n: o.commit_log.scan(threads=n),
     "scan:queue_end": lambda o, n: o.commit_log.scan(queue_end=n),
-    "expect_dispatched:phy_offset": lambda o, n: o.commit_log.expect_dispatched(n, o.store.root),
+    "expect_end_after:phy_offset": lambda o, n: o.commit_log.expect_end_after(n, o.store.root),
     "place:phy_offset": lambda o, n: o.commit_log.place(n),
     "is_uncommitted:phy_offset": lambda o, n: o.commit_log.is_uncommitted(n),
     "is_cut_short:end_phy_offset": lambda o, n: o.commit_log.is_cut_short(n),
@@ -403,11 +403,8 @@ ANSWERED: dict[str, Call] = {
 """Calls that have an answer to any number: there is no such thing."""
 
 OWN = {
-    "IndexService.open_without:clock_slack_ms",
-    "IndexService.open_without:geometry",
     "IndexService.open_to_recover:geometry",
     "IndexService.open_to_recover:log_end",
-    "CommitLog.expect_ranges:ranges",
     "ConsumeQueueWriter.flush:least_pages",
     "StoreWriter.follow:seen",
     "ConsumeQueue.offsets_near_times:times",

@@ -143,28 +143,6 @@ class IndexService(IndexDirectory):
         )
 
     @classmethod
-    def open_without(
-        cls, directory: Path, names: frozenset[str], geometry: tuple[int, int], *, clock_slack_ms: int, access: Access
-    ) -> Self:
-        """Open an index directory for reading without the files of some names."""
-        hash_slots, max_entries = geometry
-        return cls._open(
-            directory,
-            "r",
-            None,
-            hash_slots=hash_slots,
-            max_entries=max_entries,
-            checkpoint=None,
-            zone=None,
-            last_exit_ok=True,
-            clock_slack_ms=clock_slack_ms,
-            access=access,
-            compat=None,
-            tags=False,
-            without=names,
-        )
-
-    @classmethod
     def open_to_recover(
         cls,
         directory: Path,

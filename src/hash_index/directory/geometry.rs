@@ -99,7 +99,7 @@ pub(crate) fn check_geometry(entries: &[Entry], geometry: Geometry, access: Acce
         } else if fits.is_empty() {
             !some_right && entry.len > expected
         } else {
-            !fits.contains(&(geometry.hash_slots(), geometry.max_entries())) && !(some_right && slots_fit)
+            !(fits.contains(&(geometry.hash_slots(), geometry.max_entries())) || some_right && slots_fit)
         };
         if is_other {
             let content: Vec<_> =

@@ -186,7 +186,7 @@ mod tests {
         let entries = list(folder.path()).unwrap();
         assert_eq!(entries.iter().map(|entry| (&*entry.name, entry.len)).collect::<Vec<_>>(), [("7", 44)]);
         for damage in [
-            &b"{"[..],
+            &b"no JSON"[..],
             b"{\"version\": 2, \"files\": {}}",
             br#"{"version":1,"files":{"7":{"object":"../7","size":1}}}"#,
         ] {

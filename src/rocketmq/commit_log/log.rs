@@ -40,6 +40,10 @@ impl Default for Options {
 
 /// Bytes at the beginning of a range that are asked for with those of other ranges.
 const EXPECTED: u64 = 64 << 10;
+/// Bytes of a head that two messages never share: sizes, checksum, offsets and times.
+const HEAD: usize = 64;
+/// Bytes after the end in which a frame would begin.
+const NEXT: usize = 8;
 /// Bytes of a log file by default (`mappedFileSizeCommitLog`).
 const DEFAULT_SIZE: u64 = 1 << 30;
 
@@ -78,6 +82,18 @@ impl KnownEnd {
     }
 }
 
+/// The bytes at the end of a file that show that it did not change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct LastEnd {
+    /// Start of the file.
+    start: u64,
+    /// Offset of the last message, and its head.
+    message: u64,
+    head: [u8; HEAD],
+    /// Offset after it, where no frame begins.
+    end: u64,
+}
+
 /// The commit log of one directory, for reading. Each call lists the directory anew, because a broker adds and deletes
 /// files.
 #[derive(Debug)]
@@ -88,6 +104,8 @@ pub struct CommitLog {
     pub(super) open: OpenFiles,
     /// Start of the last message that [`Self::max_offset`] found, and of its file.
     tail: Arc<ProcessMutex<Option<(u64, u64)>>>,
+    /// The end that the last walk found.
+    last_end: Arc<ProcessMutex<Option<LastEnd>>>,
     /// The search for the end of a remote log that goes on.
     ending: Arc<ProcessMutex<Option<Ending>>>,
     /// Offset after the first byte of the last message that the index leads to.
@@ -123,6 +141,7 @@ impl CommitLog {
             options,
             open: OpenFiles::default(),
             tail: Arc::default(),
+            last_end: Arc::default(),
             ending: Arc::default(),
             led_to: Arc::default(),
             ends: Arc::default(),
@@ -158,6 +177,7 @@ impl CommitLog {
             options,
             open: OpenFiles::default(),
             tail: Arc::new(ProcessMutex::of(last_message.map(|phy_offset| (last_written, phy_offset)))),
+            last_end: Arc::default(),
             ending: Arc::default(),
             led_to: Arc::default(),
             ends: Arc::default(),
@@ -348,7 +368,12 @@ impl CommitLog {
             return Ok(first.start);
         };
         self.wait_for_end();
-        self.tail.with(|tail| {
+        if let Some(end) = self.last_end.with(|last| last.clone()).filter(|last| last.start == file.start)
+            && self.end_at(file, end.message, end.end)? == Some(end.clone())
+        {
+            return Ok(end.end);
+        }
+        let end = self.tail.with(|tail| {
             if let Some((start, at)) = *tail
                 && start == file.start
                 && at < file.end()
@@ -361,7 +386,26 @@ impl CommitLog {
                 }
             }
             Self::walk_to_end(self.walk(vec![file.clone()], file.start, u64::MAX), file, tail)
-        })
+        })?;
+        if let Some((_, message)) = self.tail().filter(|(start, message)| *start == file.start && *message < end) {
+            let found = self.end_at(file, message, end)?;
+            self.last_end.with(|last| *last = found);
+        }
+        Ok(end)
+    }
+
+    /// Reads what shows that a file ends as before: the head of its last message, and no frame after it. `None` if something is
+    /// after the end, or the file is not on this machine.
+    fn end_at(&self, file: &OffsetFile, message: u64, end: u64) -> Result<Option<LastEnd>> {
+        let Some(source) = self.open_file(file)?.filter(|source| source.is_local()) else { return Ok(None) };
+        let (mut head, mut next) = ([0; HEAD], [0; NEXT]);
+        let read = |bytes: &mut [u8], at: u64| source.read_exact_at(bytes, at - file.start);
+        match read(&mut head, message).and_then(|()| read(&mut next, end)) {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(None),
+            Err(error) => return Err(Error::io(&file.path, error)),
+        }
+        Ok((next == [0; NEXT]).then_some(LastEnd { start: file.start, message, end, head }))
     }
 
     /// Sets the end that [`Self::max_offset`] returns without a read as long as the log ends with the same files.
@@ -439,6 +483,7 @@ impl CommitLog {
             options: self.options,
             open: self.open.clone(),
             tail: Arc::clone(&self.tail),
+            last_end: Arc::clone(&self.last_end),
             ending: Arc::clone(&self.ending),
             led_to: Arc::clone(&self.led_to),
             ends: Arc::clone(&self.ends),

@@ -47,6 +47,17 @@ pub struct IndexView {
     files: Option<Arc<IndexFiles>>,
 }
 
+/// The candidates of a key in a sealed index.
+#[derive(Clone, Debug)]
+pub struct SealedAnswer {
+    /// The directory of the sealed index.
+    pub directory: PathBuf,
+    /// The files that it stands for.
+    pub standing: Arc<Standing>,
+    /// Offsets, newest first.
+    pub offsets: Vec<i64>,
+}
+
 /// The candidates of some keys.
 #[derive(Debug, Default)]
 pub struct Candidates {
@@ -159,6 +170,15 @@ impl StoreIndex {
         Ok(Some(view))
     }
 
+    /// Notes the damage of a file, which was read from end to end.
+    pub(super) fn note_damage(&self, file: &IndexFile, damage: &Damage) {
+        let Damage { offset, expected, found } = damage;
+        let place = format!("{} at byte {offset}", shown(file.path()));
+        let note =
+            format!("{place}: expected {expected}, found {found}; the entries were read from end to end instead");
+        self.state.with(|state| state.notes.push(note));
+    }
+
     /// Asks each index file from now on.
     fn give_up(&self, error: &Error) {
         self.state.with(|state| {
@@ -192,11 +212,8 @@ impl StoreIndex {
         let keys = Keys::new(KeyColumn::Hashes(hashes.to_vec().into()), Topics::InKey);
         let mut hits = Hits::with_rows(hashes.len());
         let damage = select_files(&files, &keys, 0..hashes.len(), most, times, &mut hits)?;
-        if let Some((file, Damage { offset, expected, found })) = damage {
-            let place = format!("{} at byte {offset}", shown(file.path()));
-            let note =
-                format!("{place}: expected {expected}, found {found}; the entries were read from end to end instead");
-            self.state.with(|state| state.notes.push(note));
+        if let Some((file, damage)) = damage {
+            self.note_damage(file, &damage);
         }
         found.is_capped = most.is_some_and(|most| hits.rows().any(|row| row.len() == most));
         found.add(&hits);
@@ -210,13 +227,13 @@ impl StoreIndex {
     ///
     /// # Errors
     /// `Corrupt` if a file of the sealed index is damaged; an I/O error.
-    pub fn ask_sealed(&self, hash: i32, times: TimeRange) -> Result<Option<(&Path, Arc<Standing>, Vec<i64>)>> {
+    pub fn ask_sealed(&self, hash: i32, times: TimeRange) -> Result<Option<SealedAnswer>> {
         let Some((sealed, standing)) = self.sealed.as_ref().zip(self.sealed_view()?.and_then(|view| view.standing))
         else {
             return Ok(None);
         };
         let offsets = sealed.select(&standing, &[hash], times)?.phy_offsets().to_vec();
-        Ok(Some((sealed.directory(), standing, offsets)))
+        Ok(Some(SealedAnswer { directory: sealed.directory().to_owned(), standing, offsets }))
     }
 
     /// Returns what is sealed, for people; `None` without a sealed index.

@@ -3,100 +3,17 @@
 //! - `ranges`: sets of ranges of log offsets
 //! - `index`: the index files, and the sealed index that may stand for some of them
 //! - `unindexed`: entries of the log ranges that no index file covers
+//! - `open`: the open store
 //! - `search`: messages by key
 
 mod index;
+mod open;
 mod ranges;
 mod search;
 mod unindexed;
 
-use std::path::Path;
-use std::sync::Arc;
-
-pub use index::{Candidates, IndexView, StoreIndex};
+pub use index::{Candidates, IndexView, SealedAnswer, StoreIndex};
+pub use open::{Store, expect_end_after};
 pub use ranges::{Range, subtract, union, within};
-pub use search::{BatchQuery, Found, FoundBatches, KeyView, Query};
+pub use search::{BatchQuery, Found, FoundBatches, IndexedRanges, KeyView, Query};
 pub use unindexed::{Progress, no_progress};
-
-use self::unindexed::Unindexed;
-use super::commit_log::CommitLog;
-use super::consume_queue::is_dispatched;
-use crate::error::Result;
-use crate::io::remote::is_remote;
-use crate::io::storage;
-
-/// The log and the index of a store.
-#[derive(Debug)]
-pub struct Store {
-    log: Arc<CommitLog>,
-    index: StoreIndex,
-    unindexed: Unindexed,
-}
-
-impl Store {
-    /// Uses an open log and an index, and tells the log what the index says of its end. A sealed index that stands for no file any
-    /// more is not used.
-    ///
-    /// # Errors
-    /// `Geometry` if slots and entries are not given and cannot be inferred; `InvalidArgument` if they are others; an I/O error.
-    pub fn open(root: &Path, log: Arc<CommitLog>, index: StoreIndex) -> Result<Self> {
-        let mut store = Self { log, index, unindexed: Unindexed::default() };
-        let view = store.index.view()?;
-        if view.as_ref().is_none_or(IndexView::is_unsealed) {
-            store.index.drop_sealed(view.is_some());
-        }
-        let Some(view) = view else { return Ok(store) };
-        if store.index.is_brokers() {
-            return Ok(store);
-        }
-        // A crashed broker may have truncated its log, and queues and index may still refer to messages after the end.
-        let is_clean = !storage::exists(&root.join("abort"));
-        if let Some(sealed) = store.index.sealed() {
-            // An `ETag` shows that the last file did not change, crash or not.
-            if is_clean || sealed.has_etags() {
-                sealed.tell_end(&store.log)?;
-            }
-            if store.log.is_end_known()? {
-                return Ok(store);
-            }
-        }
-        if is_clean {
-            expect_end_after(&store.log, root, view.last_message()?);
-        }
-        Ok(store)
-    }
-
-    /// The log.
-    pub fn log(&self) -> &Arc<CommitLog> {
-        &self.log
-    }
-
-    /// The index.
-    pub fn index(&self) -> &StoreIndex {
-        &self.index
-    }
-
-    /// Returns the texts for the log since the last call.
-    pub fn take_notes(&self) -> Vec<String> {
-        self.index.take_notes()
-    }
-}
-
-/// Lets a log find its end from the message of the last index entry on, if it also has a unit in a consume queue of the store.
-///
-/// Without this, up to 1 GiB of the log is walked before the first answer. If this fails, the error is ignored, and the end is found
-/// from the beginning of the last file. If the offset is after the last file, the last files are missing, and the log has a gap up
-/// to it.
-pub fn expect_end_after(log: &CommitLog, root: &Path, last: i64) {
-    let Ok(phy_offset) = u64::try_from(last) else { return };
-    log.lead_to(phy_offset);
-    let root = root.to_owned();
-    let find = move |log: &CommitLog| {
-        if is_dispatched(&root, log, phy_offset)? { log.expect_message(phy_offset) } else { Ok(()) }
-    };
-    if is_remote(log.path()) {
-        log.find_end(find);
-    } else {
-        _ = find(log);
-    }
-}

@@ -1,18 +1,17 @@
 //! Messages by key: candidates of the index, and of log ranges that no index file covers, checked against the messages.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_array::{Array as _, Int32Array, RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
 
-use super::Store;
 use super::index::IndexView;
+use super::open::Store;
 use super::ranges::{Range, union, within};
 use super::unindexed::{Progress, no_progress};
 use crate::error::Result;
-use crate::hash_index::{self, Damage, Hits, IndexFile, KeyColumn, Keys, Topics, key_hash};
+use crate::hash_index::{self, Hits, IndexFile, KeyColumn, Keys, Topics, key_hash};
 use crate::report::{Finding, Report};
 use crate::rocketmq::candidates::{self, Checks, Counts, Question, VerifiedMessages};
 use crate::rocketmq::commit_log::CommitLog;
@@ -71,7 +70,7 @@ impl Store {
     /// Returns whether messages are found by their tags: the index holds them (5.5.0), or it holds no entry at all.
     ///
     /// # Errors
-    /// As [`super::StoreIndex::holds_tags`].
+    /// As [`super::index::StoreIndex::holds_tags`].
     pub fn has_tags(&self) -> Result<bool> {
         if let Some(known) = self.unindexed.tags() {
             return Ok(known);
@@ -93,7 +92,7 @@ impl Store {
             // Its requests are made while the end of the log is looked for.
             self.index.candidates(view, &hashes(topics, &query.key), query.times)?;
         }
-        let (scanned, unread) = self.read_unindexed(view.as_ref(), query.scan_bytes, progress)?;
+        let (scanned, unread, log) = self.read_unindexed(view.as_ref(), query.scan_bytes, progress)?;
         let mut topics: BTreeSet<String> = query.topics.into_iter().collect();
         if query.is_any_topic {
             topics.extend(self.unindexed.topics());
@@ -104,8 +103,6 @@ impl Store {
             view.map_or(Ok(None), |v| self.index.candidates(&v, &hashes, query.times).map(Some))?.unwrap_or_default();
         found.offsets.resize(hashes.len(), Vec::new());
         self.unindexed.add_candidates(&hashes, &mut found.offsets);
-        // A file that the broker deletes from here on is an error, and not a message that is missing.
-        let log = Arc::new(self.log.pinned()?);
         let checks = Checks {
             times: query.times,
             max_num: query.max_num,
@@ -140,13 +137,14 @@ impl Store {
         view.is_some_and(IndexView::is_unsealed) && crate::io::remote::is_remote(self.index.directory())
     }
 
-    /// Reads log ranges that no index file covers. Returns the bytes read, and the ranges of files that remain unread.
+    /// Reads log ranges that no index file covers. Returns the bytes read, the ranges of files that remain unread, and the log as it is
+    /// then.
     fn read_unindexed(
         &self,
         view: Option<&IndexView>,
         scan_bytes: Option<u64>,
         progress: Progress<'_>,
-    ) -> Result<(u64, Vec<Range>)> {
+    ) -> Result<(u64, Vec<Range>, Arc<CommitLog>)> {
         // The index first: if the broker indexes more meanwhile, it is at worst read once more.
         let mut covered = view.map_or(Ok(Vec::new()), IndexView::covered)?;
         let log = Arc::new(self.log.pinned()?);
@@ -154,7 +152,7 @@ impl Store {
         let whole = (log.min_offset()?.cast_signed(), log.max_offset()?.cast_signed());
         let missing = self.unindexed.missing(whole, &covered);
         if missing.is_empty() || scan_bytes == Some(0) {
-            return Ok((0, missing));
+            return Ok((0, missing, log));
         }
         if view.is_some_and(IndexView::knows_tags) {
             self.has_tags()?;
@@ -162,21 +160,22 @@ impl Store {
         let files = view.map_or(Ok(Vec::new()), IndexView::files)?;
         let salvage = !self.index.is_brokers();
         let scanned = self.unindexed.read(&self.log, &files, &missing, scan_bytes, salvage, progress)?;
-        Ok((scanned, self.unindexed.missing(whole, &covered)))
+        // A file that the broker deletes from here on is an error, and not a message that is missing.
+        Ok((scanned, self.unindexed.missing(whole, &covered), Arc::new(self.log.pinned()?)))
     }
 
     /// Returns where the index leads in a part of the log: the ranges that it covers, ascending, each with the offsets, ascending, at which
     /// messages with one of the keys may begin. `None`: there is no index, or there are too many pairs of a topic and a key.
     ///
     /// # Errors
-    /// As [`super::StoreIndex::candidates`].
+    /// As [`super::index::StoreIndex::candidates`].
     pub fn indexed_offsets(
         &self,
         topics: &[String],
         keys: &[String],
         span: Range,
         times: TimeRange,
-    ) -> Result<Option<Vec<(Range, Vec<i64>)>>> {
+    ) -> Result<Option<IndexedRanges>> {
         let Some(view) = self.index.view()?.filter(|_| topics.len().saturating_mul(keys.len()) <= MOST_QUESTIONS)
         else {
             return Ok(None);
@@ -213,8 +212,7 @@ impl Store {
     /// As [`Self::find`].
     pub fn find_batch(self: &Arc<Self>, query: BatchQuery) -> Result<(FoundBatches, Vec<Range>)> {
         let view = self.index.view()?;
-        let (_, unread) = self.read_unindexed(view.as_ref(), query.scan_bytes, &no_progress)?;
-        let log = Arc::new(self.log.pinned()?);
+        let (_, unread, log) = self.read_unindexed(view.as_ref(), query.scan_bytes, &no_progress)?;
         let checks = Checks {
             times: query.times,
             max_num: query.max_num,
@@ -247,6 +245,9 @@ impl Store {
         Ok((found, unread))
     }
 }
+
+/// Ranges of the log that the index covers, and the offsets in each at which messages with some keys may begin.
+pub type IndexedRanges = Vec<(Range, Vec<i64>)>;
 
 /// The hashes of a key in topics.
 fn hashes<'a>(topics: impl IntoIterator<Item = &'a String>, key: &str) -> Vec<i32> {
@@ -377,12 +378,17 @@ pub struct KeyView {
 }
 
 impl KeyView {
+    /// The store.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
     /// The index files, newest first.
     pub fn files(&self) -> &[Arc<IndexFile>] {
         &self.files
     }
 
-    /// Returns the newest messages that carry a key as the log holds them, in its order, and the first damage of an index file.
+    /// Returns the newest messages that carry a key as the log holds them, in its order.
     ///
     /// # Errors
     /// An I/O error, or a file of that moment is gone.
@@ -393,7 +399,7 @@ impl KeyView {
         times: TimeRange,
         max_num: usize,
         max_bytes: usize,
-    ) -> Result<(Vec<u8>, Option<(PathBuf, Damage)>)> {
+    ) -> Result<Vec<u8>> {
         let checks = Checks {
             times,
             max_num: None,
@@ -407,11 +413,13 @@ impl KeyView {
         let asked = Keys::new(KeyColumn::Hashes(vec![hash].into()), Topics::InKey);
         let (files, mut hits): (Vec<&IndexFile>, _) = (self.files.iter().map(AsRef::as_ref).collect(), Hits::new());
         let damage = hash_index::select_files(&files, &asked, 0..1, None, times, &mut hits)?;
-        let damage = damage.map(|(file, damage)| (file.path().to_owned(), damage));
+        if let Some((file, damage)) = damage {
+            self.store.index.note_damage(file, &damage);
+        }
         let mut offsets = [hits.phy_offsets().to_vec()];
         self.store.unindexed.add_candidates(&[hash], &mut offsets);
         let question =
             Question { topic: Some(topic.to_owned()), key: Some(key.to_owned()), candidates: offsets.concat() };
-        Ok((candidates::frames_with_key(&self.log, question, &checks, max_num, max_bytes)?, damage))
+        candidates::frames_with_key(&self.log, question, &checks, max_num, max_bytes)
     }
 }

@@ -80,7 +80,6 @@ PROGRAM = """
         "IndexService.explain": (topic, "none"),
         "IndexService.find": (topic, "none"),
         "IndexService.index_once": ([],),
-        "IndexService.open_without": None,  # opens
         "IndexService.put_batch": ([key], [1], [1]),
         "IndexService.put_key": (key, 1, 1),
         "IndexService.query_batch": ([topic], [key.split("#")[1]]),
@@ -93,8 +92,7 @@ PROGRAM = """
         "IndexFile.select_phy_offset": (key,),
         "CommitLog.batch_end": (0, 1 << 20),
         "CommitLog.damage": ([phy_offset, 5],),
-        "CommitLog.expect_dispatched": (phy_offset, root),
-        "CommitLog.expect_ranges": ([(0, 100)],),
+        "CommitLog.expect_end_after": (phy_offset, root),
         "CommitLog.is_cut_off": (phy_offset,),
         "CommitLog.is_cut_short": (phy_offset,),
         "CommitLog.is_uncommitted": (phy_offset,),
