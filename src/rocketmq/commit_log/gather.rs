@@ -13,6 +13,9 @@ use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, SCAN_WINDOW};
 /// If the average distance of the offsets is at most this, they are read through a large window.
 const NEAR: u64 = 8 * 1024;
 
+/// From this many offsets on, the system is asked for all of them before the first is read.
+const EXPECTED: usize = 8;
+
 /// No more frames are read once those that are kept have more bytes.
 const MOST_KEPT: usize = 64 << 20;
 
@@ -68,6 +71,9 @@ impl<'a> Gather<'a> {
         let span = offsets.first().zip(offsets.last()).map_or(0, |(first, last)| last.abs_diff(*first));
         let is_near = offsets.len() > 1 && span / (offsets.len() as u64) <= NEAR;
         self.look_up.set_window(if is_near { SCAN_WINDOW } else { LOOKUP_WINDOW });
+        if offsets.len() >= EXPECTED && !is_near {
+            self.look_up.expect(offsets)?;
+        }
         let KeptFrames { arena, kept, paths } = &mut self.frames;
         for (number, offset) in offsets.iter().enumerate() {
             self.look_up.find(u64::try_from(*offset).ok(), |found| {

@@ -87,6 +87,29 @@ impl<'a> LookUp<'a> {
         Ok(take(Some((frame, place))))
     }
 
+    /// Asks the system for the messages at these offsets, so that a disk reads many at the same time. If some of them are in memory
+    /// the others will be, too, and the call costs little.
+    pub(super) fn expect(&mut self, offsets: &[i64]) -> Result<()> {
+        let samples = [offsets.first(), offsets.get(offsets.len() / 2), offsets.last()];
+        let mut is_cold = false;
+        for offset in samples.into_iter().flatten() {
+            is_cold |= self.local_place(*offset)?.is_some_and(|(at, source)| !source.is_in_memory(at));
+        }
+        for offset in offsets.iter().filter(|_| is_cold) {
+            if let Some((at, source)) = self.local_place(*offset)? {
+                source.will_need(at, LOOKUP_WINDOW as u64);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the open file of this machine that holds an offset, and the offset in it.
+    fn local_place(&mut self, phy_offset: i64) -> Result<Option<(u64, Arc<FileSource>)>> {
+        let Ok(phy_offset) = u64::try_from(phy_offset) else { return Ok(None) };
+        let found = self.source(phy_offset)?.filter(|(_, source)| source.is_local());
+        Ok(found.and_then(|(number, source)| Some((phy_offset - self.files.get(number)?.start, source))))
+    }
+
     /// Returns the log offset of the first byte of the first file, 0 without files.
     pub(super) fn begin(&self) -> u64 {
         self.files.first().map_or(0, |file| file.start)
