@@ -200,8 +200,9 @@ impl PyStore {
             Err(_) => texts(keys::text_column(topics, "topics")?),
         };
         let (times, max_num) = (time::time_range(begin, end)?, convert::max_num(max_num)?);
-        let batch_size = usize::try_from(batch_size).ok().filter(|size| *size > 0);
-        let batch_size = batch_size.ok_or_else(|| PyValueError::new_err("batch_size: expected 1 or more"))?;
+        let rows = usize::try_from(batch_size).ok().filter(|rows| *rows > 0);
+        let refused = || PyValueError::new_err(format!("batch_size: expected 1 or more, got {batch_size}"));
+        let batch_size = rows.ok_or_else(refused)?;
         let (found, unread) = self.with(py, |store| {
             let hashes = asked.hashes();
             store.find_batch(BatchQuery { hashes, keys, topics, times, max_num, scan_bytes, batch_size })

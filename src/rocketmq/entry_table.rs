@@ -4,13 +4,6 @@
 //! at the next lookup.
 
 use std::ops::Range;
-use std::sync::Arc;
-
-use arrow_array::{Array as _, Int32Array, Int64Array, ListArray};
-use arrow_buffer::{OffsetBuffer, ScalarBuffer};
-use arrow_schema::{DataType, Field};
-
-use crate::error::{Error, Result};
 
 /// Hash of a key, and the offset in two halves: 12 bytes without padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,28 +54,6 @@ impl EntryTable {
         self.entries.is_empty()
     }
 
-    /// Return the offsets of each hash in ascending order; null if the hash is null.
-    ///
-    /// # Errors
-    /// `InvalidArgument` if there are more offsets than one column can hold.
-    pub fn select(&mut self, hashes: &Int32Array) -> Result<ListArray> {
-        self.sort();
-        let mut offsets = Vec::new();
-        let mut ends = Vec::with_capacity(hashes.len() + 1);
-        ends.push(0);
-        for hash in hashes {
-            let found = hash.map_or(0..0, |hash| self.range(hash.cast_unsigned()));
-            offsets.extend(self.entries.get(found).unwrap_or_default().iter().map(|entry| entry.phy_offset()));
-            let end = i32::try_from(offsets.len());
-            ends.push(
-                end.map_err(|_| Error::InvalidArgument("too many hits: ask for fewer keys at a time".to_owned()))?,
-            );
-        }
-        let field = Arc::new(Field::new("item", DataType::Int64, true));
-        let (ends, offsets) = (OffsetBuffer::new(ScalarBuffer::from(ends)), Arc::new(Int64Array::from(offsets)));
-        Ok(ListArray::new(field, ends, offsets, hashes.nulls().cloned()))
-    }
-
     /// Return the offsets of a hash in ascending order.
     pub fn offsets(&mut self, hash: i32) -> impl Iterator<Item = i64> {
         self.sort();
@@ -111,30 +82,28 @@ impl EntryTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow_array::cast::AsArray;
-    use arrow_array::types::Int64Type;
 
-    fn select(table: &mut EntryTable, hashes: Vec<Option<i32>>) -> Vec<Option<Vec<i64>>> {
-        let found = table.select(&Int32Array::from(hashes)).unwrap();
-        found.iter().map(|row| row.map(|row| row.as_primitive::<Int64Type>().values().to_vec())).collect()
+    fn offsets(table: &mut EntryTable, hash: i32) -> Vec<i64> {
+        table.offsets(hash).collect()
     }
 
     #[test]
-    fn select_returns_the_offsets_of_each_hash() {
+    fn the_offsets_of_a_hash_ascend() {
         let mut table = EntryTable::default();
-        assert_eq!(select(&mut table, vec![Some(7)]), [Some(vec![])]);
-        let big = i64::MAX;
-        for (hash, offset) in [(7, big), (3, 5), (7, 40), (i32::MAX, 0)] {
+        assert!(table.is_empty());
+        assert_eq!(offsets(&mut table, 7), [0; 0]);
+        for (hash, offset) in [(7, i64::MAX), (3, 5), (7, 40), (i32::MAX, 0)] {
             table.push(hash, offset);
         }
-        assert_eq!(select(&mut table, vec![Some(7), None, Some(4)]), [Some(vec![40, big]), None, Some(vec![])]);
+        assert_eq!(offsets(&mut table, 7), [40, i64::MAX]);
+        assert_eq!(offsets(&mut table, 4), [0; 0]);
         table.push(7, 1 << 32);
-        assert_eq!(table.offsets(7).collect::<Vec<_>>(), [40, 1 << 32, big]);
-        assert_eq!(select(&mut table, vec![Some(7), Some(i32::MAX)]), [Some(vec![40, 1 << 32, big]), Some(vec![0])]);
+        assert_eq!(offsets(&mut table, 7), [40, 1 << 32, i64::MAX]);
+        assert_eq!(offsets(&mut table, i32::MAX), [0]);
         assert_eq!(table.len(), 5);
         let mut other = EntryTable::default();
         other.push(3, 1);
         table.append(other);
-        assert_eq!(select(&mut table, vec![Some(3)]), [Some(vec![1, 5])]);
+        assert_eq!(offsets(&mut table, 3), [1, 5]);
     }
 }
