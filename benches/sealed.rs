@@ -54,7 +54,8 @@ fn index_file(root: &Path, entries: usize) -> IndexFile {
 
 /// Seals the index file, without the times of a log.
 fn seal(root: &Path, directory: &Path, log: &Arc<CommitLog>, file: &Arc<IndexFile>) {
-    let mut sealing = sealing(root, directory, Arc::clone(log), vec![Arc::clone(file)]).expect("readable");
+    let mut sealing =
+        sealing(&root.into(), &directory.into(), Arc::clone(log), vec![Arc::clone(file)]).expect("readable");
     sealing.add(&IndexSource { log: Arc::clone(log), file: Arc::clone(file) }).expect("readable");
     sealing.finish(None).expect("writable");
 }
@@ -97,14 +98,14 @@ fn main() {
     let root = value("--directory").map_or_else(|| temporary.path().to_owned(), PathBuf::from);
     let file = Arc::new(index_file(&root, entries));
     let directory = root.join(place::DIRECTORY);
-    let log = Arc::new(CommitLog::open(&root.join("commitlog"), Options::default()).expect("an empty log"));
+    let log = Arc::new(CommitLog::open(root.join("commitlog"), Options::default()).expect("an empty log"));
     let took = median((0..3).map(|_| processor(|| seal(&root, &directory, &log, &file)).0).collect());
-    let catalog = place::read_catalog(&directory, &[]).expect("readable");
+    let catalog = place::read_catalog(&directory.as_path().into(), &[]).expect("readable");
     let bytes: i64 = catalog.keys.iter().map(|file| file.size).sum();
     let catalog_bytes = std::fs::metadata(directory.join(place::CATALOG)).expect("readable").len();
     let (rate, each) = (entries as f64 / took / 1e6, bytes as f64 / entries as f64);
     println!("{entries} entries: {rate:.2} M/s sealed, {each:.2} bytes an entry, a catalog of {catalog_bytes} bytes");
-    let sealed = SealedKeys::new(&directory, &catalog).expect("in order");
+    let sealed = SealedKeys::new(&directory.as_path().into(), &catalog).expect("in order");
     let most = if is_trial() { 1_000 } else { 1_000_000 };
     for asked in [1, 1_000, 250_000, 1_000_000].into_iter().filter(|asked| *asked <= most) {
         compare(&file, &sealed, entries, asked);

@@ -12,7 +12,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused.
-    #[error("{}: {source}", shown(path))]
+    #[error("{}: {source}", path.display())]
     Io {
         /// The file or directory.
         path: PathBuf,
@@ -21,7 +21,7 @@ pub enum Error {
     },
     /// A write or an fsync failed. What the disk holds is unknown: Linux drops the pages of a failed fsync, and a later fsync
     /// succeeds without them.
-    #[error("{}: {source}", shown(path))]
+    #[error("{}: {source}", path.display())]
     WriteFailed {
         /// The file or directory.
         path: PathBuf,
@@ -29,7 +29,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A file holds impossible bytes.
-    #[error("{} at byte {offset}: expected {expected}, found {found}", shown(path))]
+    #[error("{} at byte {offset}: expected {expected}, found {found}", path.display())]
     Corrupt {
         /// The file.
         path: PathBuf,
@@ -41,7 +41,7 @@ pub enum Error {
         found: String,
     },
     /// The geometry of an index file cannot be inferred from its content.
-    #[error("{} ({size} bytes): {count} geometries fit its content", shown(path))]
+    #[error("{} ({size} bytes): {count} geometries fit its content", path.display())]
     Geometry {
         /// The file.
         path: PathBuf,
@@ -61,7 +61,7 @@ pub enum Error {
         pid: u32,
     },
     /// An index cannot hold another entry.
-    #[error("{} is full: it holds {entries} entries", shown(path))]
+    #[error("{} is full: it holds {entries} entries", path.display())]
     IndexFull {
         /// The file.
         path: PathBuf,
@@ -95,7 +95,7 @@ impl Error {
 
 /// Bytes that a storage returned and that cannot be decoded, as a cause of an [`io::Error`].
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{} at byte {offset}: expected {expected}, found {found}", shown(path))]
+#[error("{} at byte {offset}: expected {expected}, found {found}", path.display())]
 pub struct Undecodable {
     /// The file that is stored.
     pub path: PathBuf,
@@ -110,31 +110,6 @@ pub struct Undecodable {
 impl From<Undecodable> for io::Error {
     fn from(cause: Undecodable) -> Self {
         Self::new(io::ErrorKind::InvalidData, cause)
-    }
-}
-
-/// A path for users: without the mark of its options.
-pub(crate) fn shown(path: &Path) -> String {
-    unmarked(&path.display().to_string()).into_owned()
-}
-
-/// Returns a text for users, without the marks of URLs in it: a path of a remote store tells with what options it is read, as in
-/// `s3+1f00ba5e://bucket`. Passwords in URLs are masked.
-pub fn unmarked(text: &str) -> Cow<'_, str> {
-    let is_mark =
-        |mark: &str| mark.strip_prefix('+').is_some_and(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
-    let mut shown = Cow::Borrowed(text);
-    let mut from = 0;
-    while let Some(end) = shown.get(from..).and_then(|rest| rest.find("://")).map(|at| from + at) {
-        from = end + 3;
-        if let Some(begin) = end.checked_sub(MARK_LEN).filter(|begin| shown.get(*begin..end).is_some_and(is_mark)) {
-            shown.to_mut().replace_range(begin..end, "");
-            from -= MARK_LEN;
-        }
-    }
-    match without_users(&shown) {
-        Cow::Borrowed(_) => shown,
-        Cow::Owned(masked) => Cow::Owned(masked),
     }
 }
 
@@ -161,36 +136,24 @@ pub fn without_users(text: &str) -> Cow<'_, str> {
     shown
 }
 
-/// Letters of a mark with its plus sign.
-const MARK_LEN: usize = 9;
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn users_see_no_marks() {
-        for plain in ["", "a", "://", "s3://b/c", "a+b://c", "x+1234567://b", "/data/s3+1f00ba5e"] {
-            assert_eq!(unmarked(plain), plain);
-        }
-        assert_eq!(unmarked("s3+1f00ba5e://b/c"), "s3://b/c");
-        assert_eq!(unmarked("at s3+1f00ba5e://b: not az+00000000://c/d"), "at s3://b: not az://c/d");
-    }
 
     #[test]
     fn users_see_no_passwords() {
         for plain in
             ["http://h:80/a@b", "abfss://container@account.dfs/x", "s3://b/a:b/c@d", "http://[::1]:80/x", "a@b:c"]
         {
-            assert_eq!(unmarked(plain), plain);
+            assert_eq!(without_users(plain), plain);
         }
         for (given, shown) in [
             ("http://bob:PW@host/x: no", "http://***@host/x: no"),
             ("'https://TOKEN@host' and s3a://KEY:PW@bucket", "'https://***@host' and s3a://***@bucket"),
             ("s3a://KEY:P/W@bucket/x", "s3a://***@bucket/x"),
-            ("s3+1f00ba5e://KEY:P@W@bucket/x", "s3://***@bucket/x"),
+            ("s3://KEY:P@W@bucket/x", "s3://***@bucket/x"),
         ] {
-            assert_eq!(unmarked(given), shown);
+            assert_eq!(without_users(given), shown);
         }
     }
 }

@@ -131,7 +131,7 @@ fn lookup(question: &Question) -> Value {
     let (asked, below) = (question.number("asked") as u64, question.number("below") as u64);
     let first = 777_000_000 + question.number("round") as u64 * asked;
     let targets: Vec<i64> = (first..first + asked).map(|query| (mix(query) % below).cast_signed()).collect();
-    let index = OffsetIndex::open(&question.path(), &IndexOptions::default()).expect(OK);
+    let index = OffsetIndex::open(question.path(), &IndexOptions::default()).expect(OK);
     let ask = || {
         let mut sum = 0;
         if question.flag("single") {

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from os import PathLike
-from pathlib import Path
+from os import PathLike, stat_result
+from pathlib import Path, PurePath
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, final
 
 from arro3.core import Array, ChunkedArray, RecordBatch, RecordBatchReader, Schema, Table
+from typing_extensions import Self
 
 from logdex._types import Access, Body, Check, Compat, Flush, OnError, Progress, Stop, Time
 from logdex.report import Finding, Report
@@ -59,6 +60,7 @@ __all__ = [
     "QueueReader",
     "QueueView",
     "RecoveredSegment",
+    "RemotePath",
     "RemotingCommand",
     "SealSource",
     "SealedFiles",
@@ -112,6 +114,7 @@ __all__ = [
     "expect_ends",
     "expect_heads",
     "expect_lists",
+    "file_system_root",
     "finding_kinds",
     "forget_lists",
     "fork_generation",
@@ -126,11 +129,12 @@ __all__ = [
     "is_index_file_name",
     "is_log_dir",
     "is_partition",
+    "is_tiered",
     "java_integer",
+    "join_directories",
     "join_tiered",
     "json_lines",
     "judge_candidates",
-    "keep_file_system",
     "key_entries",
     "key_hash",
     "key_hashes",
@@ -139,11 +143,11 @@ __all__ = [
     "list_index_directory",
     "list_partition",
     "list_queues",
-    "list_remote",
     "list_topics",
     "local_path",
     "locate",
     "locate_all",
+    "locate_beside",
     "make_directory",
     "message_batch",
     "message_columns",
@@ -166,13 +170,11 @@ __all__ = [
     "read_records",
     "record_batch",
     "recorded_offset",
-    "remote_status",
     "remoting_frames",
     "replace_file",
     "sealed_directory",
     "split_cut_off",
     "start_of_last",
-    "storage_options",
     "stored_message",
     "sync_directory",
     "sync_file",
@@ -182,9 +184,9 @@ __all__ = [
     "time_text",
     "truncate_log",
     "unlisted_transactions",
-    "unmarked",
     "unput_entries",
     "upload_file",
+    "without_secrets",
     "write_index_rows",
     "write_packed_keys",
 ]
@@ -336,18 +338,34 @@ def csv_names(schema: Any) -> str: ...
 def csv_lines(batch: Any) -> str: ...
 def tags_hash(tags: str) -> int: ...
 def local_path(path: _Path) -> Path: ...
-def keep_file_system(adapter: object) -> Path: ...
+
+@final
+class RemotePath(Path):
+    """A path in a store; no `pathlib.Path`, but it has the methods of one that read."""
+
+    def __ge__(self, other: PurePath, /) -> bool: ...
+    def __gt__(self, other: PurePath, /) -> bool: ...
+    def __le__(self, other: PurePath, /) -> bool: ...
+    def __lt__(self, other: PurePath, /) -> bool: ...
+    def __rtruediv__(self, key: _Path, /) -> Self: ...
+    def __truediv__(self, key: _Path, /) -> Self: ...
+    def resolve(self) -> Self: ...  # type: ignore[override]
+    def stat(self) -> stat_result: ...  # type: ignore[override]
+    @property
+    def storage_options(self) -> dict[str, str]: ...
+    def entries(self) -> list[tuple[Path, int | None]]: ...
+
+def file_system_root(adapter: object) -> Path: ...
 def locate(path: _Path, storage_options: Mapping[str, str] | None = None) -> Path: ...
-def locate_all(paths: _Path, storage_options: Mapping[str, str] | None = None) -> str: ...
-def storage_options(path: _Path) -> dict[str, str]: ...
-def unmarked(path: _Path) -> str: ...
-def remote_status(path: _Path) -> tuple[bool, int, int | None]: ...
-def list_remote(directory: _Path) -> list[tuple[Path, tuple[bool, int, int | None]]]: ...
+def locate_all(paths: _Path, storage_options: Mapping[str, str] | None = None) -> Path: ...
+def locate_beside(root: _Path, path: _Path, storage_options: Mapping[str, str] | None = None) -> Path: ...
+def join_directories(directories: Sequence[_Path]) -> Path: ...
+def without_secrets(text: _Path) -> str: ...
 def put_remote(path: _Path, content: bytes, *, replaces: str | None = None) -> None: ...
 def upload_file(file: _Path, path: _Path) -> None: ...
 def delete_log_file(path: _Path) -> bool: ...
 def delete_remote(path: _Path) -> None: ...
-def forget_lists() -> None: ...
+def forget_lists(path: _Path) -> None: ...
 def expect_catalog(directory: _Path) -> None: ...
 def expect_lists(directories: Sequence[_Path]) -> None: ...
 def expect_ends(files: Sequence[_Path]) -> None: ...
@@ -373,8 +391,7 @@ def last_message(messages: Any) -> tuple[int, int] | None: ...
 def split_cut_off(messages: Any) -> tuple[list[RecordBatch], list[tuple[int, str]], int]: ...
 def _open_commit_log(directories: Sequence[_Path], settings: tuple[Access, Compat | None, int]) -> CommitLog: ...
 def _planned_log(
-    directory: str,
-    storage_options: Mapping[str, str],
+    directory: _Path,
     settings: tuple[Access, Compat | None, int],
     files: Sequence[tuple[str, int, int | None, str | None]],
     last_file: int,
@@ -1546,9 +1563,14 @@ def missing_segments(
     compacted: bool,
 ) -> tuple[list[tuple[int, tuple[int, int], Finding]], int]: ...
 def join_tiered(
-    log_dir: _Path | None, tiered: _Path, keys: Mapping[str, _Path], storage_options: Mapping[str, str] | None
+    log_dir: _Path | None,
+    tiered: _Path,
+    keys: Mapping[str, _Path],
+    storage_options: Mapping[str, str] | None,
+    below: str = "",
 ) -> Path: ...
 def holds_tiered(directory: _Path) -> bool: ...
+def is_tiered(path: _Path) -> bool: ...
 def has_segments(directory: _Path) -> bool: ...
 def is_partition(directory: _Path) -> bool: ...
 def is_log_dir(directory: _Path) -> bool: ...

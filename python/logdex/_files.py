@@ -1,19 +1,15 @@
-"""Open handles, directories, small files, and paths of remote stores."""
+"""Open handles, directories and small files."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fnmatch
 import os
 import re
 import secrets
-import stat
-import time
 from abc import ABC, abstractmethod
 from itertools import chain
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from logdex import _core
 
@@ -29,8 +25,6 @@ _STORE_PARTS = frozenset({"commitlog", "consumequeue", "consumequeue_ext", "batc
 _OF_LOG_DIR = ("meta.properties", "recovery-point-offset-checkpoint", "log-start-offset-checkpoint")
 _OF_LOG = re.compile(r"[0-9]{20}(\.log)?")
 """Pattern of the names of log, queue and segment files."""
-_TIERED = "tiered.storage."
-"""Prefix of the options of a log directory that belong to its remote storage."""
 
 
 class Closing(ABC):
@@ -41,7 +35,7 @@ class Closing(ABC):
     def __new__(cls, *arguments: object, **_: object) -> Self:
         """Raise a `TypeError` for `MessageStore(path)` that names the call to use."""
         if len(arguments) == 1 and isinstance(arguments[0], str | os.PathLike) and hasattr(cls, "open"):
-            raise TypeError(f"{cls.__name__}({_core.unmarked(str(arguments[0]))!r}): call {cls.__name__}.open")
+            raise TypeError(f"{cls.__name__}({_core.without_secrets(str(arguments[0]))!r}): call {cls.__name__}.open")
         return super().__new__(cls)
 
     @abstractmethod
@@ -80,16 +74,16 @@ def refuse_broker_directory(output: Path, *, own: Iterable[Path] = (), others: I
         own: Directories that may contain this output.
         others: More directories of a broker.
     """
-    places = [output] if isinstance(output, RemotePath) else [output.absolute(), output.resolve()]
-    above = dict.fromkeys(chain.from_iterable((place, *_parents(place)) for place in places))
+    places = [output.absolute(), output.resolve()]
+    above = dict.fromkeys(chain.from_iterable((place, *place.parents) for place in places))
     # The output, and the directory that gets a new entry.
-    entered = {*places, *(next(filter(type(place).is_dir, _parents(place)), place) for place in places)}
-    allowed = {_resolved(each) for each in own}
-    known = {_resolved(each) for each in others}
+    entered = {*places, *(next((above for above in place.parents if above.is_dir()), place) for place in places)}
+    allowed = {each.resolve() for each in own}
+    known = {each.resolve() for each in others}
     for directory in above:
-        if _resolved(directory) in allowed:
+        if directory.resolve() in allowed:
             continue
-        if _resolved(directory) in known:
+        if directory.resolve() in known:
             raise ValueError(f"{output}: expected a directory outside of the store, found one in {directory}")
         what = _describe_directory(directory)
         if what is None and directory in entered and _holds_log(directory):
@@ -100,20 +94,11 @@ def refuse_broker_directory(output: Path, *, own: Iterable[Path] = (), others: I
             )
 
 
-def _parents(path: Path) -> list[Path]:
-    """Return the directories above a path: the last one of a remote path is its bucket or server."""
-    return [parent for parent in path.parents if not isinstance(path, RemotePath) or len(parent.parts) > 1]
-
-
-def _resolved(path: Path) -> Path:
-    return path if isinstance(path, RemotePath) else path.resolve()
-
-
 def _describe_directory(directory: Path) -> str | None:
     """Return a description of a broker's directory; None if a broker does not read all of its entries."""
     if directory.name in _STORE_PARTS and (directory.parent / "commitlog").is_dir():
         return "a part of a RocketMQ store"
-    if isinstance(directory, RemotePath):
+    if isinstance(directory, _core.RemotePath):
         return None
     if any((directory / name).is_file() for name in _OF_LOG_DIR):
         return "a log directory of Kafka"
@@ -178,82 +163,3 @@ def _unnamed_file(directory: Path) -> int | None:
     with contextlib.suppress(OSError):
         return os.open(directory, flag | os.O_RDWR, 0o666)
     return None
-
-
-def locate_beside(root: Path, path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> Path:
-    """Return the path of a path or URL. Without options, those of a store or of its remote storage apply."""
-    if isinstance(path, RemotePath) or storage_options:
-        return _core.locate(path, storage_options)
-    options = _core.storage_options(root)
-    if os.fspath(root).startswith("tiered+"):
-        options = {name.removeprefix(_TIERED): value for name, value in options.items() if name.startswith(_TIERED)}
-    return _core.locate(path, options)
-
-
-class RemotePath(PurePosixPath):
-    """A path in a store that is not on this machine, with the methods of `pathlib.Path` that read.
-
-    It is pickled with the options of its store, so that another process can read it. A mark in the URL represents the options
-    (src/io/remote/roots.rs). `os.fspath` has the mark; `str` and `repr`, which users read, do not.
-    """
-
-    __slots__ = ()
-
-    def __str__(self) -> str:
-        scheme, _, rest = super().__str__().partition(":/")
-        return f"{scheme.partition('+')[0]}://{rest}"
-
-    def __fspath__(self) -> str:
-        scheme, _, rest = super().__str__().partition(":/")
-        return f"{scheme}://{rest}"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, RemotePath) and os.fspath(self) == os.fspath(other)
-
-    def __hash__(self) -> int:
-        return hash(os.fspath(self))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        if os.fspath(self).startswith("filesystem:"):
-            raise TypeError(f"{self}: a path of filesystem= is not pickled; open it in each process")
-        return _core.locate, (os.fspath(self), _core.storage_options(self))
-
-    def stat(self) -> os.stat_result:
-        """Return mode, length and times; the time of a directory is now, since no store keeps it."""
-        is_directory, size, modified_ns = _core.remote_status(self)
-        mode = stat.S_IFDIR if is_directory else stat.S_IFREG
-        changed_ns = time.time_ns() if modified_ns is None else modified_ns
-        seconds, exact = [changed_ns // 10**9] * 3, [changed_ns / 1e9] * 3
-        return os.stat_result((mode, 0, 0, 1, 0, 0, size, *seconds, *exact, *[changed_ns] * 3))
-
-    def _is(self, kind: int) -> bool:
-        try:
-            return stat.S_IFMT(self.stat().st_mode) == kind
-        except FileNotFoundError:
-            return False
-
-    def is_dir(self) -> bool:
-        """Return whether it is a directory."""
-        return self._is(stat.S_IFDIR)
-
-    def is_file(self) -> bool:
-        """Return whether it is a file."""
-        return self._is(stat.S_IFREG)
-
-    def exists(self) -> bool:
-        """Return whether there is a file or a directory."""
-        return self.is_dir() or self.is_file()
-
-    def absolute(self) -> RemotePath:
-        """Return the path itself."""
-        return self
-
-    def iterdir(self) -> Iterator[Path]:
-        """Return the paths in a directory."""
-        return iter([path for path, _ in _core.list_remote(self)])
-
-    def glob(self, pattern: str) -> Iterator[Path]:
-        """Return the paths below that match the parts of a pattern."""
-        first, _, rest = pattern.partition("/")
-        found = [path for path in self.iterdir() if fnmatch.fnmatchcase(path.name, first)] if self.is_dir() else []
-        return iter([below for path in found for below in path.glob(rest)] if rest else found)

@@ -1,6 +1,6 @@
 """File systems that callers bring: those of fsspec, `pyarrow.fs` and obstore, each through three calls.
 
-A path in one is `filesystem://NUMBER/PATH` here. The process keeps the object under this number.
+A path in one is shown as `filesystem://NUMBER/PATH`, and has the object.
 """
 
 from __future__ import annotations
@@ -22,9 +22,6 @@ Entry: TypeAlias = "tuple[str, int | None, int | None, str | None]"
 _NS = 1_000_000_000
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")
 _ETAGS = ("ETag", "etag", "e_tag")
-
-_kept: dict[tuple[int, int, str], tuple[object, Path]] = {}
-"""The object and its root, by process, object and whether its paths begin with a slash."""
 
 
 class Adapter(Protocol):
@@ -158,15 +155,12 @@ def in_filesystem(
         raise ValueError("storage_options: expected none with filesystem=, which has its own")
     text = os.fspath(path)
     if "://" in text:
-        raise ValueError(f"{_core.unmarked(text)}: expected a path in the file system, found a URL")
-    prefix = "/" if text.startswith("/") else ""
-    known = (_core.fork_generation(), id(filesystem), prefix)
-    if known not in _kept:
-        _kept[known] = filesystem, _core.keep_file_system(_adapter(filesystem, prefix))
+        raise ValueError(f"{_core.without_secrets(text)}: expected a path in the file system, found a URL")
+    root = _core.file_system_root(_adapter(filesystem, "/" if text.startswith("/") else ""))
     name = posixpath.normpath(text).lstrip("/")
-    return _kept[known][1] if name in ("", ".") else _kept[known][1] / name
+    return root if name in ("", ".") else root / name
 
 
-def all_in_filesystem(paths: str | os.PathLike[str], filesystem: object) -> str:
-    """Return the paths of several paths with commas between, with commas between; see `in_filesystem`."""
-    return ",".join(os.fspath(in_filesystem(path.strip(), filesystem)) for path in os.fspath(paths).split(","))
+def all_in_filesystem(paths: str | os.PathLike[str], filesystem: object) -> Path:
+    """Return the path of several paths with commas between; see `in_filesystem`."""
+    return _core.join_directories([in_filesystem(path.strip(), filesystem) for path in os.fspath(paths).split(",")])

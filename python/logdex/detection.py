@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from logdex import _core
-from logdex._files import RemotePath, locate_beside
+from logdex._core import locate_beside
 from logdex.hash_index.rolling import names_index_file
 
 if TYPE_CHECKING:
@@ -57,13 +57,12 @@ def detect(path: Path, *, sealed: Sealed = "auto") -> Kind | None:
     Raises:
         OSError: The path cannot be read.
     """
-    if isinstance(path, RemotePath):
-        # These are the first requests of a search in a store, and so cost it nothing. Another kind waits one round more.
-        if sealed != "never":
-            _core.expect_catalog(_core.sealed_directory(path if sealed == "auto" else locate_beside(path, sealed)))
-        _core.expect_lists([path / "commitlog", path / "index"])
-        if (path / "commitlog").is_dir():
-            return Kind.STORE
+    # These are the first requests of a search in a remote store, and so cost it nothing. Another kind waits one round more.
+    if sealed != "never":
+        _core.expect_catalog(_core.sealed_directory(path if sealed == "auto" else locate_beside(path, sealed)))
+    _core.expect_lists([path / "commitlog", path / "index"])
+    if (path / "commitlog").is_dir():
+        return Kind.STORE
     if not path.is_dir():
         return _kind_of_file(path)
     names = {entry.name for entry in path.iterdir()}

@@ -15,6 +15,7 @@ use std::sync::{Arc, LazyLock};
 
 use arc_swap::ArcSwap;
 
+use super::remote::url::Options;
 use super::source::{ReadAt, words_by_copy};
 use crate::error::Undecodable;
 
@@ -92,8 +93,8 @@ pub struct StoredFile {
     pub path: PathBuf,
     /// Where the first one begins in it.
     pub begin: u64,
-    /// Changes with the content of that file.
-    pub tag: String,
+    /// Distinguishes that file from others, with the path; changes with its content.
+    pub tag: (Option<Arc<Options>>, String),
     /// Where they are.
     pub chunks: Chunks,
     /// How they are decoded.
@@ -108,7 +109,7 @@ impl fmt::Debug for StoredFile {
 }
 
 /// What distinguishes a stored file: path, begin and tag.
-type Key = (PathBuf, u64, String);
+type Key = (PathBuf, u64, (Option<Arc<Options>>, String));
 /// A chunk that was decoded: its file, its number, and its bytes.
 type Kept = (Arc<Key>, u64, Arc<Vec<u8>>);
 
@@ -242,7 +243,13 @@ mod tests {
     fn file(source: &[u8], chunks: Chunks, decode: Arc<Decode>) -> ChunkedFile<Vec<u8>> {
         ChunkedFile::new(
             source.to_vec(),
-            StoredFile { path: "object".into(), begin: 1, tag: format!("{source:?} {chunks:?}"), chunks, decode },
+            StoredFile {
+                path: "object".into(),
+                begin: 1,
+                tag: (None, format!("{source:?} {chunks:?}")),
+                chunks,
+                decode,
+            },
         )
     }
 

@@ -3,10 +3,9 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
 
 use super::FileIdentity;
-use super::remote::is_remote;
+use super::location::Location;
 use super::storage;
 use crate::error::{Error, Result};
 
@@ -15,8 +14,8 @@ use crate::error::{Error, Result};
 ///
 /// # Errors
 /// An I/O error, with the path. A missing directory has a stamp, too.
-pub fn directory_stamp(directory: &Path, files: bool) -> Result<String> {
-    if is_remote(directory) {
+pub fn directory_stamp(directory: &Location, files: bool) -> Result<String> {
+    if directory.is_remote() {
         return remote_stamp(directory);
     }
     let fail = |e| Error::io(directory, e);
@@ -43,7 +42,7 @@ pub fn directory_stamp(directory: &Path, files: bool) -> Result<String> {
 }
 
 /// The stamp of a remote directory: names, lengths and identities, which one request tells.
-fn remote_stamp(directory: &Path) -> Result<String> {
+fn remote_stamp(directory: &Location) -> Result<String> {
     match storage::list(directory) {
         Ok(listed) => {
             let statuses: Vec<_> = listed.iter().map(|entry| (&entry.name, entry.status().ok().flatten())).collect();

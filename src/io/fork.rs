@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::error::{Error, Result, shown};
+use crate::error::{Error, Result};
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
@@ -62,7 +62,7 @@ impl Generation {
 fn of_another_process(path: &Path) -> Error {
     Error::InvalidArgument(format!(
         "{}: a handle opened for writing belongs to the process that opened it: open it again in the forked one",
-        shown(path)
+        path.display()
     ))
 }
 

@@ -1,223 +1,466 @@
-//! Where users say that files are: a path, or a URL. This is the only parser of both.
-//!
-//! A text is a URL if it begins with a scheme and a slash: `s3a://bucket/x`, `dbfs:/x`, and also `s3a:/bucket/x`, which is what
-//! remains of the first after a path type removed a slash. A scheme has at least two letters: `C:/x` is a path. `dbfs:/x` is
-//! the directory at which such files are mounted, `/dbfs/x`. Other schemes are read ([`super::remote`]) and not written. A path with
-//! `://` in it is refused, because writing to it would create local directories with the names of a bucket.
+//! Where files are: a path of this machine, or a path in a store with all that is needed to read it. A location is a value; nothing
+//! else in the process knows its options.
 
-use std::ffi::OsString;
+use std::any::Any;
+use std::cmp::Ordering;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs;
+use std::hash::{Hash, Hasher};
+use std::io::ErrorKind;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::mounts;
-use super::remote::roots::{self, Options};
-use crate::error::{Error, Result, unmarked};
+use super::chunked_file::{ChunkedFile, StoredFile};
+use super::regular_file::{NotAFile, not_written, open_file};
+use super::remote::objects::Objects;
+use super::remote::url::Options;
+use super::remote::{RemoteEntry, RemoteFile};
+use super::status::{Kind, Status};
+use super::{Access, FileSource};
+use crate::error::{Error, Result};
 
-/// Returns the path to read for a path or URL. Files at URLs are read with these options. `None`: no options, or the options of a
-/// path that was located before.
-///
-/// # Errors
-///
-/// [`Error::InvalidArgument`] for an unknown scheme, and for options of a local path.
-pub fn locate(given: &Path, options: Option<&Options>) -> Result<PathBuf> {
-    if mounts::is_mounted(given) {
-        return Ok(given.to_owned());
+/// What distinguishes a store from others: all that it was made of, by name. It may hold secrets.
+pub type Identity = Arc<Options>;
+
+/// A store that is not on this machine, or that is put together from several places.
+pub trait Store: Any + fmt::Debug + Send + Sync {
+    /// Lists a directory, in no order.
+    ///
+    /// # Errors
+    /// `NotFound`; an error of the store, with the path.
+    fn list(&self, directory: &Location) -> Result<Vec<Entry>>;
+
+    /// Describes what is at a path.
+    ///
+    /// # Errors
+    /// As [`Self::list`].
+    fn status(&self, path: &Location) -> Result<Status>;
+
+    /// Opens a file. `access` counts if it is on this machine.
+    ///
+    /// # Errors
+    /// As [`Self::list`].
+    fn open(&self, path: &Location, access: Access) -> Result<FileSource>;
+
+    /// What distinguishes it.
+    fn identity(&self) -> &Identity;
+
+    /// Returns the files that should be in a directory and are not: their names, and what is found instead.
+    ///
+    /// # Errors
+    /// As [`Self::list`].
+    fn missing(&self, _directory: &Location) -> Result<Vec<(String, String)>> {
+        Ok(Vec::new())
     }
-    let text = given.to_string_lossy();
-    match scheme(&text) {
-        Some((scheme, _)) if !is_local(scheme) => roots::locate(&text, options),
-        _ => local_path(given),
+
+    /// The store itself if it holds objects. Others have nothing to prepare, and are not written.
+    fn objects(&self) -> Option<&Objects> {
+        None
     }
+
+    /// The store whose options count for URLs that are given without options.
+    fn main(&self) -> Option<&Objects> {
+        self.objects()
+    }
+
+    /// Forgets what was listed before the last second, so that a store that is opened again is seen as it is now.
+    fn refresh(&self) {}
 }
 
-fn is_local(scheme: &str) -> bool {
-    scheme.eq_ignore_ascii_case("file") || scheme.eq_ignore_ascii_case("dbfs")
+/// An entry of a directory.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The directory's path and the name.
+    pub path: Location,
+    /// The name.
+    pub name: OsString,
+    status: Option<Status>,
+    /// As the directory says it, which asks for nothing more.
+    listed: Option<fs::FileType>,
 }
 
-/// Returns the local path that a path or a `file:` URL means.
-///
-/// # Errors
-///
-/// [`Error::InvalidArgument`] for another scheme, another host, and a URL that is not valid.
-pub fn local_path(given: &Path) -> Result<PathBuf> {
-    let text = given.to_string_lossy();
-    let text = unmarked(&text);
-    let Some((scheme, rest)) = scheme(&text) else {
-        if text.contains("://") {
-            return Err(refused(&text, "expected a local path or a file: URL, found a path with :// in it"));
+impl Entry {
+    /// An entry that the store has described.
+    pub(crate) fn known(path: Location, status: Status) -> Self {
+        Self { name: path.file_name().unwrap_or_default().to_owned(), path, status: Some(status), listed: None }
+    }
+
+    /// Describes the entry. `None`: it was deleted since it was listed. Links are followed; one that leads nowhere is of the
+    /// kind [`Kind::Other`].
+    ///
+    /// # Errors
+    /// An I/O error, with the path.
+    pub fn status(&self) -> Result<Option<Status>> {
+        if let Some(known) = &self.status {
+            return Ok(Some(known.clone()));
         }
-        return Ok(given.to_owned());
-    };
-    if !is_local(scheme) {
-        let found = format!(
-            "expected a local path or a file: URL, found the scheme {scheme:?}, which this call does not take (docs/guides/bucket.md)"
-        );
-        return Err(refused(&text, &found));
-    }
-    let path = match rest.strip_prefix("//") {
-        // file:/path
-        None => rest,
-        Some(authority) => {
-            let (host, path) = authority.split_at(authority.find('/').unwrap_or(authority.len()));
-            if !host.is_empty() && !host.eq_ignore_ascii_case("localhost") {
-                let found = format!("expected file:///path or file://localhost/path, found the host {host:?}");
-                return Err(refused(&text, &found));
+        match self.path.status() {
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                let link = fs::symlink_metadata(&self.path).ok();
+                Ok(link.map(|found| Status { kind: Kind::Other, ..Status::from(found) }))
             }
-            path
+            found => found.map(Some),
         }
-    };
-    if !path.starts_with('/') {
-        return Err(refused(&text, "expected file: and an absolute path"));
     }
-    if path.contains(['?', '#', char::REPLACEMENT_CHARACTER]) {
-        return Err(refused(
-            &text,
-            "expected a URL without ? and # and in UTF-8; in a file name ? is %3F and # is %23",
-        ));
+
+    /// Returns whether it is a file; false if that cannot be known.
+    pub fn is_file(&self) -> bool {
+        if let Some(kind) = self.listed.filter(|kind| !kind.is_symlink()) {
+            return kind.is_file();
+        }
+        matches!(self.status(), Ok(Some(found)) if found.kind == Kind::File)
     }
-    let bytes = decoded(path.as_bytes()).ok_or_else(|| {
-        refused(&text, "expected two hexadecimal digits after each %, and no %00; a % in a file name is %25")
-    })?;
-    let path = os_string(bytes).map(PathBuf::from).ok_or_else(|| refused(&text, "expected UTF-8 after decoding %"))?;
-    let is_mounted = scheme.eq_ignore_ascii_case("dbfs");
-    Ok(if is_mounted { Path::new("/dbfs").join(path.strip_prefix("/").unwrap_or(&path)) } else { path })
+
+    /// Returns whether it is a directory; false if that cannot be known.
+    pub fn is_directory(&self) -> bool {
+        if let Some(kind) = self.listed.filter(|kind| !kind.is_symlink()) {
+            return kind.is_dir();
+        }
+        matches!(self.status(), Ok(Some(found)) if found.kind == Kind::Directory)
+    }
 }
 
-/// Returns the paths of several paths or URLs with commas between, again with commas between.
-///
-/// # Errors
-///
-/// As [`locate`], for each of them.
-pub fn locate_all(given: &Path, options: Option<&Options>) -> Result<PathBuf> {
-    let Some(text) = given.to_str().filter(|text| text.contains(',')) else { return locate(given, options) };
-    let parts: Vec<OsString> = text
-        .split(',')
-        .map(|part| locate(Path::new(part.trim()), options).map(OsString::from))
-        .collect::<Result<_>>()?;
-    Ok(PathBuf::from(parts.join(",".as_ref())))
+/// Where a file or directory is. It is shown, and compared with others, by its path; a URL as its path has no secret.
+#[derive(Clone, Default)]
+pub struct Location {
+    path: PathBuf,
+    store: Option<Arc<dyn Store>>,
 }
 
-fn refused(text: &str, found: &str) -> Error {
-    let is_remote = scheme(text).is_some_and(|(scheme, _)| !is_local(scheme));
-    let shown = if is_remote { roots::without_secrets(text) } else { text.to_owned() };
-    Error::InvalidArgument(format!("{shown}: {found}"))
-}
+impl Location {
+    /// A path in a store.
+    pub(crate) fn within(path: PathBuf, store: Arc<dyn Store>) -> Self {
+        Self { path, store: Some(store) }
+    }
 
-/// The scheme of a URL, and what follows its colon, which begins with a slash.
-fn scheme(text: &str) -> Option<(&str, &str)> {
-    let (scheme, rest) = text.split_once(':')?;
-    let mut letters = scheme.chars();
-    let is_scheme = scheme.len() > 1
-        && letters.next().is_some_and(|first| first.is_ascii_alphabetic())
-        && letters.all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '+' | '-' | '.'));
-    // `orders:1` is a file name. `file:1` is a URL that someone got wrong.
-    (is_scheme && (rest.starts_with('/') || scheme.eq_ignore_ascii_case("file"))).then_some((scheme, rest))
-}
+    /// The directory of a whole store.
+    pub fn whole(store: Objects) -> Self {
+        Self { path: store.root().into(), store: Some(Arc::new(store)) }
+    }
 
-/// Percent-decoded bytes; `None` if an escape is incomplete, or stands for a zero byte.
-fn decoded(text: &[u8]) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((&first, after)) = rest.split_first() {
-        let (byte, next) = match (first, after) {
-            (b'%', [high, low, next @ ..]) => (hex(*high)? << 4 | hex(*low)?, next),
-            (b'%', _) => return None,
-            _ => (first, after),
+    /// The store of a path that is not on this machine.
+    pub(crate) fn store(&self) -> Option<&Arc<dyn Store>> {
+        self.store.as_ref()
+    }
+
+    /// The store that holds this object, in which objects can be written.
+    pub(crate) fn objects(&self) -> Option<&Objects> {
+        self.store.as_ref()?.objects()
+    }
+
+    /// Returns whether it is not on this machine.
+    pub fn is_remote(&self) -> bool {
+        self.store.is_some()
+    }
+
+    /// Another path of the same store.
+    pub(crate) fn at(&self, path: PathBuf) -> Self {
+        if let Some(part) = self.parts().iter().find(|part| path.starts_with(part.as_path())) {
+            return part.at(path);
+        }
+        Self { path, store: self.store.clone() }
+    }
+
+    /// Returns whether it is put together from files elsewhere.
+    pub(crate) fn is_joined(&self) -> bool {
+        self.is_remote() && self.objects().is_none()
+    }
+
+    /// The path of this machine, for a call that writes.
+    ///
+    /// # Errors
+    /// `ReadOnlyFilesystem`: it is not on this machine.
+    pub(crate) fn local(&self) -> Result<&Path> {
+        if self.is_remote() { Err(not_written(self)) } else { Ok(&self.path) }
+    }
+
+    /// The store that holds this object, for a call that writes.
+    ///
+    /// # Errors
+    /// `ReadOnlyFilesystem`: there is none that can be written.
+    pub(crate) fn writable(&self) -> Result<&Objects> {
+        self.objects().ok_or_else(|| not_written(self))
+    }
+
+    /// Describes what is at the path. Links are followed.
+    ///
+    /// # Errors
+    /// `NotFound`; an I/O error, with the path.
+    pub fn status(&self) -> Result<Status> {
+        match &self.store {
+            Some(store) => store.status(self),
+            None => fs::metadata(self).map(Status::from).map_err(|e| Error::io(self, e)),
+        }
+    }
+
+    /// Lists the directory, in no order.
+    ///
+    /// # Errors
+    /// An I/O error, with the path.
+    pub fn list(&self) -> Result<Vec<Entry>> {
+        if let Some(store) = &self.store {
+            return store.list(self);
+        }
+        let fail = |e| Error::io(self, e);
+        let entry = |entry: std::io::Result<fs::DirEntry>| {
+            let entry = entry.map_err(fail)?;
+            let (name, listed) = (entry.file_name(), entry.file_type().ok());
+            // A directory that was opened as "." has paths without it.
+            Ok(Entry { path: self.join(&name), name, status: None, listed })
         };
-        if byte == 0 {
-            return None;
-        }
-        bytes.push(byte);
-        rest = next;
+        fs::read_dir(self).map_err(fail)?.map(entry).collect()
     }
-    Some(bytes)
+
+    /// The path as it is shown.
+    pub fn as_path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A path below.
+    #[must_use]
+    pub fn join(&self, below: impl AsRef<Path>) -> Self {
+        Self { path: self.path.join(below), store: self.store.clone() }
+    }
+
+    /// The directory; `None` for that of a whole store.
+    pub fn parent(&self) -> Option<Self> {
+        let above = self.path.parent()?;
+        // A URL without its host is none.
+        (self.store.is_none() || above.components().nth(1).is_some()).then(|| self.at(above.to_owned()))
+    }
+
+    /// The same path with another name.
+    #[must_use]
+    pub fn with_file_name(&self, name: impl AsRef<OsStr>) -> Self {
+        Self { path: self.path.with_file_name(name), store: self.store.clone() }
+    }
+
+    /// The same path with another extension.
+    #[must_use]
+    pub fn with_extension(&self, extension: impl AsRef<OsStr>) -> Self {
+        Self { path: self.path.with_extension(extension), store: self.store.clone() }
+    }
+
+    /// Several directories as one value, which is shown with commas between them; of one, that one.
+    pub fn several(mut parts: Vec<Self>) -> Self {
+        if parts.len() == 1 {
+            return parts.remove(0);
+        }
+        let texts: Vec<&OsStr> = parts.iter().map(|part| part.path.as_os_str()).collect();
+        let path = PathBuf::from(texts.join(",".as_ref()));
+        if !parts.iter().any(Self::is_remote) {
+            return path.into();
+        }
+        let options = parts.iter().zip(0u32..).flat_map(|(part, number)| part.options_as(&number.to_string()));
+        let identity = Arc::new(options.collect());
+        Self::within(path, Arc::new(Several { parts, identity }))
+    }
+
+    /// The directories of [`Self::several`]; none if it is one of them.
+    pub(crate) fn parts(&self) -> &[Self] {
+        let several = self.store.as_deref().and_then(|store| (store as &dyn Any).downcast_ref::<Several>());
+        several.map_or(&[], |several| &several.parts)
+    }
+
+    /// Where it is, as options of a store that is made of it.
+    pub(crate) fn options_as(&self, name: &str) -> Options {
+        let of_store = self.store.iter().flat_map(|store| store.identity().iter());
+        let options = of_store.map(|(of, value)| (format!("{name}.{of}"), value.clone()));
+        options.chain([(name.to_owned(), self.path.to_string_lossy().into_owned())]).collect()
+    }
+
+    /// The same path, read with these options if there are any. They count for stores of other machines.
+    #[must_use]
+    pub fn with_options(self, options: &Options) -> Self {
+        if !self.parts().is_empty() {
+            return Self::several(self.parts().iter().map(|part| part.clone().with_options(options)).collect());
+        }
+        let objects = self.objects().filter(|objects| !options.is_empty() && objects.is_of_machines());
+        let other = objects.map(|objects| Objects::at(objects.root(), options.clone()));
+        match other.filter(|other| objects.is_none_or(|objects| !objects.is_alike(other))) {
+            Some(other) => Self::within(self.path, Arc::new(other)),
+            None => self,
+        }
+    }
+
+    /// Forgets what was listed before the last second, so that a store that is opened again is seen as it is now.
+    pub fn refresh(&self) {
+        if let Some(store) = &self.store {
+            store.refresh();
+        }
+    }
+
+    /// Forgets all that was listed: other processes wrote for this one.
+    pub fn forget_listings(&self) {
+        if let Some(objects) = self.objects() {
+            objects.forget_listings();
+        }
+    }
 }
 
-fn hex(digit: u8) -> Option<u8> {
-    u8::try_from(char::from(digit).to_digit(16)?).ok()
+impl<P: Into<PathBuf>> From<P> for Location {
+    /// A path of this machine.
+    fn from(path: P) -> Self {
+        Self { path: path.into(), store: None }
+    }
 }
 
-#[cfg(unix)]
-#[expect(clippy::unnecessary_wraps, reason = "only a path of Unix holds any bytes")]
-fn os_string(bytes: Vec<u8>) -> Option<OsString> {
-    use std::os::unix::ffi::OsStringExt as _;
-    Some(OsString::from_vec(bytes))
+impl From<&Self> for Location {
+    fn from(location: &Self) -> Self {
+        location.clone()
+    }
 }
 
-#[cfg(not(unix))]
-fn os_string(bytes: Vec<u8>) -> Option<OsString> {
-    String::from_utf8(bytes).ok().map(OsString::from)
+impl Deref for Location {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.path
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+impl AsRef<Path> for Location {
+    fn as_ref(&self) -> &Path {
+        &self.path
+    }
+}
 
-    fn local(given: &str) -> String {
-        local_path(Path::new(given)).unwrap().to_str().unwrap().to_owned()
+impl fmt::Debug for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.path.fmt(f)
+    }
+}
+
+impl PartialEq for Location {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Location {}
+
+impl PartialOrd for Location {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Location {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let identity = |location: &Self| location.store.as_ref().map(|store| Arc::clone(store.identity()));
+        self.path.cmp(&other.path).then_with(|| identity(self).cmp(&identity(other)))
+    }
+}
+
+impl Hash for Location {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.path.hash(state);
+    }
+}
+
+impl Store for Objects {
+    fn list(&self, directory: &Location) -> Result<Vec<Entry>> {
+        let entry = |entry: &RemoteEntry| Entry::known(directory.at(entry.path.clone()), entry.clone().into());
+        Ok(self.list(directory)?.iter().map(entry).collect())
     }
 
-    fn refusal(given: &str) -> String {
-        local_path(Path::new(given)).unwrap_err().to_string()
+    fn status(&self, path: &Location) -> Result<Status> {
+        Ok(self.status(path)?.into())
     }
 
-    #[test]
-    fn paths_stay_as_they_are() {
-        for path in
-            ["", "store", "./store", "/data/a%20b", "../x", "orders:1", "C:/x", "/s3a:/x", "x?y#z", "1a:/x", ":/"]
-        {
-            assert_eq!(local(path), path);
+    fn open(&self, path: &Location, _: Access) -> Result<FileSource> {
+        let status = self.status(path)?;
+        if status.len.is_none() {
+            return Err(NotAFile::Directory.error(path));
+        }
+        Ok(FileSource::Remote(RemoteFile::known(self, RemoteEntry { path: path.to_path_buf(), ..status })))
+    }
+
+    fn identity(&self) -> &Identity {
+        self.options()
+    }
+
+    fn objects(&self) -> Option<&Objects> {
+        Some(self)
+    }
+
+    fn refresh(&self) {
+        self.forget_old_listings();
+    }
+}
+
+/// Directories that only their reader takes apart.
+#[derive(Debug)]
+struct Several {
+    parts: Vec<Location>,
+    identity: Identity,
+}
+
+impl Several {
+    fn none(path: &Location) -> Error {
+        Error::io(path, std::io::ErrorKind::NotFound.into())
+    }
+}
+
+impl Store for Several {
+    fn list(&self, directory: &Location) -> Result<Vec<Entry>> {
+        Err(Self::none(directory))
+    }
+
+    fn status(&self, path: &Location) -> Result<Status> {
+        Err(Self::none(path))
+    }
+
+    fn open(&self, path: &Location, _: Access) -> Result<FileSource> {
+        Err(Self::none(path))
+    }
+
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn main(&self) -> Option<&Objects> {
+        self.parts.iter().find_map(|part| part.store.as_ref()?.main())
+    }
+
+    fn refresh(&self) {
+        self.parts.iter().for_each(Location::refresh);
+    }
+}
+
+/// Where the bytes of a file are.
+#[derive(Clone, Debug)]
+pub enum Content {
+    /// In a file, as they are.
+    Whole(Location),
+    /// In a file, in chunks.
+    Chunks(Location, StoredFile),
+}
+
+impl FileSource {
+    /// Opens a file for reading by `access`, which counts for local files.
+    ///
+    /// # Errors
+    /// An I/O error, with the path.
+    pub fn open(path: &Location, access: Access) -> Result<Self> {
+        match &path.store {
+            Some(store) => store.open(path, access),
+            None => Self::new(open_file(path, false)?, path, false, access),
         }
     }
 
-    #[test]
-    fn every_form_of_a_file_url_is_its_path() {
-        for url in ["file:/a/b", "file:///a/b", "FILE:///a/b", "File:/a/b"] {
-            assert_eq!(local(url), "/a/b", "{url}");
+    /// Opens the file that has these bytes.
+    ///
+    /// # Errors
+    /// An I/O error, with the path.
+    pub fn of(content: Content, access: Access) -> Result<Self> {
+        match content {
+            Content::Whole(path) => Self::open(&path, access),
+            Content::Chunks(path, stored) => {
+                Ok(Self::Chunked(Box::new(ChunkedFile::new(Self::open(&path, access)?, stored))))
+            }
         }
-        assert_eq!(local("file://localhost/a/b"), "/a/b");
-        assert_eq!(local("File://LOCALHOST/a/b"), "/a/b");
-        assert_eq!(local("dbfs:/a/b"), "/dbfs/a/b");
-        assert_eq!(local("file:/a%20b/%C3%A9%25/%2c"), "/a b/\u{e9}%/,");
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn an_escape_may_stand_for_any_byte_of_a_file_name() {
-        use std::os::unix::ffi::OsStrExt as _;
-        let path = local_path(Path::new("file:///caf%E9")).unwrap();
-        assert_eq!(path.as_os_str().as_bytes(), b"/caf\xe9");
-    }
-
-    #[test]
-    fn other_schemes_are_refused_with_their_names() {
-        for url in ["s3://b/x", "s3a://b/x", "S3A://b", "hdfs://host:8020/x", "s3a:/b/x", "abfss://c@a/x", "http://h"] {
-            let text = refusal(url);
-            assert!(
-                text.starts_with(&format!("{url}: expected a local path or a file: URL, found the scheme")),
-                "{text}"
-            );
-        }
-        assert!(refusal("./s3a://b/x").contains("found a path with ://"));
-        assert!(refusal("/data/gs://x").contains("found a path with ://"));
-    }
-
-    #[test]
-    fn a_file_url_that_is_not_valid_is_refused() {
-        assert!(refusal("file://host/x").contains("found the host \"host\""));
-        for url in ["file:", "file:x", "file://", "file://localhost", "file:///x?y", "file:/x#y"] {
-            assert!(refusal(url).starts_with(&format!("{url}: expected")), "{url}");
-        }
-        for url in ["file:/%", "file:/%4", "file:/%zz", "file:/a%00b", "file:/%+1"] {
-            assert!(refusal(url).contains("hexadecimal"), "{url}");
-        }
-    }
-
-    #[test]
-    fn each_of_several_paths_is_parsed() {
-        let several = |given: &str| locate_all(Path::new(given), None).map(|path| path.to_str().unwrap().to_owned());
-        assert_eq!(several("/a,file:/b%20c, d").unwrap(), "/a,/b c,d");
-        assert_eq!(several("file:///a").unwrap(), "/a");
-        assert_eq!(several("/a,s3://b/c").unwrap(), "/a,s3://b/c");
-        assert!(several("/a,x9://b").unwrap_err().to_string().starts_with("x9://b: "));
     }
 }

@@ -3,14 +3,14 @@
 //!
 //! - [`regular_file`]: opening files, and nothing else that has a file's name
 //! - [`disk`]: creating, locking, reserving space
-//! - [`location`]: paths and URLs from users
+//! - [`location`]: where files are: a path, or a path in a store; [`locate`]: paths and URLs from users
+//! - `status`: what is known of a file
 //! - [`storage`]: listing and describing, local and remote; [`remote`]: stores that are not on this machine
 //! - [`store_lock`]: the lock that a broker holds on its store
 //! - `source`: [`ReadAt`] and [`WriteAt`], for bytes in memory as well
 //! - `plain_file`, `mmap`, `file_source`: [`PlainFile`], [`MappedFile`], and [`FileSource`], which is one of the two, or
 //!   a remote file
 //! - [`chunked_file`]: a file that is stored in compressed or encrypted chunks
-//! - [`mounts`]: directory trees that are put together from files elsewhere
 //! - `directory_stamp`: a text that changes when a directory or its files change
 //! - `file_identity`: what distinguishes a file from another one that took its name
 //! - `first_failure`: the write or fsync that ends a writer
@@ -31,9 +31,9 @@ mod file_source;
 mod first_failure;
 pub(crate) mod fork;
 mod holes;
+pub mod locate;
 pub mod location;
 mod mmap;
-pub mod mounts;
 pub(crate) mod open_cache;
 pub mod own_parts;
 mod plain_file;
@@ -43,6 +43,7 @@ pub mod regular_file;
 pub mod remote;
 pub mod signals;
 pub(crate) mod source;
+pub(crate) mod status;
 pub mod storage;
 pub mod store_lock;
 mod window;
@@ -52,6 +53,7 @@ pub use file_identity::FileIdentity;
 pub use file_source::{Access, FileSource};
 pub use first_failure::FirstFailure;
 pub(crate) use holes::Holes;
+pub use location::{Content, Location};
 pub use mmap::{MappedFile, Words};
 pub use plain_file::PlainFile;
 pub use planned_file::PlannedFile;

@@ -5,8 +5,8 @@
 //! for all readers, so there length and `ETag` count, which the listing of the directory tells: it must not change.
 
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
 
+use super::location::Location;
 use super::storage::{self, Identity};
 use super::{Access, FileSource, ReadAt};
 use crate::error::{Error, Result};
@@ -18,7 +18,7 @@ const HEAD: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedFile {
     /// Its path.
-    pub path: PathBuf,
+    pub path: Location,
     /// Its length.
     pub len: u64,
     /// CRC-32 of its first 64 bytes; `None` if the file is shorter, these are not written, or there is an `ETag`.
@@ -32,7 +32,7 @@ impl PlannedFile {
     ///
     /// # Errors
     /// An I/O error, with the path.
-    pub fn of(path: &Path) -> Result<Self> {
+    pub fn of(path: &Location) -> Result<Self> {
         let found = storage::status(path)?;
         if let Identity::Remote(Some(etag)) = found.identity {
             return Ok(Self { path: path.to_owned(), len: found.len, head: None, etag: Some(etag) });
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn a_copy_that_grew_is_the_planned_file() {
         let directory = tempfile::tempdir().unwrap();
-        let [path, copy] = ["a", "b"].map(|name| directory.path().join(name));
+        let [path, copy] = ["a", "b"].map(|name| Location::from(directory.path().join(name)));
         fs::write(&path, [7; 100]).unwrap();
         let planned = PlannedFile { path: copy.clone(), ..PlannedFile::of(&path).unwrap() };
         let mut faults = vec![planned.fault().unwrap()];
@@ -99,7 +99,8 @@ mod tests {
 
     #[test]
     fn an_unwritten_head_may_be_written_later() {
-        let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+        let file = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+        let path = Location::from(file.to_path_buf());
         for unwritten in [vec![0; 100], vec![1; 63]] {
             fs::write(&path, &unwritten).unwrap();
             let planned = PlannedFile::of(&path).unwrap();

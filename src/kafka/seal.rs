@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
@@ -24,6 +24,7 @@ use crate::hash_index::sealed::{
     self, Blocks, Catalog, Draft, Facts, Layout, Row, Rows, Sample, SealedKeys, Sealing, Source, StoreFile, Take, place,
 };
 use crate::hash_index::{KeyColumn, Keys, Topics};
+use crate::io::Location;
 use crate::report::{Finding, Report};
 use crate::time_range::TimeRange;
 
@@ -49,8 +50,8 @@ pub type Offsets = (i64, i64);
 /// # Errors
 /// An I/O error, with the path.
 pub fn sealing(
-    log_dir: &Path,
-    directory: &Path,
+    log_dir: &Location,
+    directory: &Location,
     mut partitions: Vec<Partition>,
     header: Option<String>,
 ) -> Result<Sealing> {
@@ -236,7 +237,7 @@ fn rows_of((topic, _): &Partition, part: u32, records: &RecordBatch, header: Opt
 /// The sealed index of a log directory, open for lookups.
 #[derive(Debug)]
 pub struct SealedLogs {
-    directory: PathBuf,
+    directory: Location,
     catalog: Catalog,
     /// Sealed segments by their names.
     segments: HashMap<String, usize>,
@@ -250,7 +251,7 @@ impl SealedLogs {
     ///
     /// # Errors
     /// `NotFound`; `Corrupt` if there is another file; the system's error, with the path.
-    pub fn open(directory: &Path) -> Result<Self> {
+    pub fn open(directory: &Location) -> Result<Self> {
         let catalog = place::read_catalog(directory, &[])?;
         let Layout::Partitions(partitions) = &catalog.layout else {
             let path = directory.join(place::CATALOG);
@@ -266,7 +267,7 @@ impl SealedLogs {
     }
 
     /// The directory.
-    pub fn directory(&self) -> &Path {
+    pub fn directory(&self) -> &Location {
         &self.directory
     }
 

@@ -1,14 +1,12 @@
 //! `StoreCheckpoint`.
 
-use std::path::PathBuf;
-
 use pyo3::prelude::*;
 
 use super::convert;
 use super::handle_mutex::HandleMutex;
-use super::location::{self, PyPath};
 use super::time::{self, Round};
-use crate::error::{Error, Result, shown};
+use crate::error::{Error, Result};
+use crate::io::Location;
 use crate::io::fork::Generation;
 use crate::rocketmq::checkpoint::{StoreCheckpoint, Timestamps};
 
@@ -24,7 +22,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 /// is a reader after unpickling.
 #[pyclass(name = "StoreCheckpoint", module = "logdex._core", frozen)]
 pub(super) struct PyStoreCheckpoint {
-    path: PathBuf,
+    path: Location,
     checkpoint: HandleMutex<Option<StoreCheckpoint>>,
     process: Generation,
 }
@@ -39,7 +37,7 @@ impl PyStoreCheckpoint {
         // Converting the error to an exception needs the interpreter lock, so release the checkpoint's lock first.
         Ok(py.detach(|| match self.checkpoint.lock()?.as_mut() {
             Some(checkpoint) => call(checkpoint),
-            None => Err(Error::InvalidArgument(format!("{} is closed", shown(&self.path)))),
+            None => Err(Error::InvalidArgument(format!("{} is closed", self.path.display()))),
         })?)
     }
 
@@ -57,7 +55,7 @@ impl PyStoreCheckpoint {
         let time = time::time_ms(time, Round::Down, name)?;
         self.with(py, |checkpoint| {
             if !checkpoint.is_writable() {
-                return Err(Error::InvalidArgument(format!("{} is open for reading only", shown(&self.path))));
+                return Err(Error::InvalidArgument(format!("{} is open for reading only", self.path.display())));
             }
             self.process.check_writer(&self.path)?;
             *field(&mut checkpoint.timestamps) = time;
@@ -80,13 +78,7 @@ impl PyStoreCheckpoint {
     ///     OSError: An I/O error.
     #[staticmethod]
     #[pyo3(signature = (path, *, mode="r", access="auto", compat=None))]
-    fn open(
-        py: Python<'_>,
-        #[pyo3(from_py_with = location::path)] path: PathBuf,
-        mode: &str,
-        access: &str,
-        compat: Option<&str>,
-    ) -> PyResult<Self> {
+    fn open(py: Python<'_>, path: Location, mode: &str, access: &str, compat: Option<&str>) -> PyResult<Self> {
         convert::access(access)?;
         convert::compat(compat)?;
         let write = convert::write_mode(mode)?;
@@ -97,12 +89,12 @@ impl PyStoreCheckpoint {
 
     /// The file.
     #[getter]
-    fn path(&self) -> PyPath {
-        PyPath(self.path.clone())
+    fn path(&self) -> Location {
+        self.path.clone()
     }
 
     fn __repr__(&self) -> String {
-        format!("StoreCheckpoint({:?})", shown(&self.path))
+        format!("StoreCheckpoint({:?})", self.path.display().to_string())
     }
 
     /// Bytes of the file when it was opened; 4096 in a valid store.
@@ -174,7 +166,7 @@ impl PyStoreCheckpoint {
         self.close(py);
     }
 
-    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (PyPath,))> {
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Location,))> {
         self.with(py, |_| Ok(()))?;
         Ok((py.import("logdex._core")?.getattr("_open_store_checkpoint")?, (self.path(),)))
     }
@@ -182,6 +174,6 @@ impl PyStoreCheckpoint {
 
 /// What a pickled `StoreCheckpoint` comes back through.
 #[pyfunction]
-fn _open_store_checkpoint(py: Python<'_>, path: PathBuf) -> PyResult<PyStoreCheckpoint> {
+fn _open_store_checkpoint(py: Python<'_>, path: Location) -> PyResult<PyStoreCheckpoint> {
     PyStoreCheckpoint::open(py, path, "r", "auto", None)
 }

@@ -1,53 +1,39 @@
 //! The value that a Python object holds until it is closed.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::error::shown;
-use crate::io::remote::memory::MemoryFiles;
+use crate::io::Location;
 
 /// A value that `close` drops. A call in another thread keeps it until that call ends.
 pub(super) struct Closable<T> {
     /// Has no lock, because a fork could leave it locked in the child.
     value: ArcSwapOption<T>,
-    path: PathBuf,
-    /// What it reads, if that is bytes in memory.
-    memory: Option<Arc<MemoryFiles>>,
+    path: Location,
 }
 
 impl<T> Closable<T> {
     /// Holds an open value, with the path that it was opened by.
-    pub(super) fn new(value: T, path: PathBuf) -> Self {
-        Self { value: ArcSwapOption::from_pointee(value), path, memory: None }
+    pub(super) fn new(value: T, path: Location) -> Self {
+        Self { value: ArcSwapOption::from_pointee(value), path }
     }
 
     /// Holds an open value that others hold, too.
-    pub(super) fn of(value: Arc<T>, path: PathBuf) -> Self {
-        Self { value: ArcSwapOption::new(Some(value)), path, memory: None }
-    }
-
-    /// Keeps the bytes in memory that it reads.
-    pub(super) fn reading(self, memory: Option<Arc<MemoryFiles>>) -> Self {
-        Self { memory, ..self }
-    }
-
-    /// The bytes in memory that it reads.
-    pub(super) fn memory(&self) -> Option<Arc<MemoryFiles>> {
-        self.memory.clone()
+    pub(super) fn of(value: Arc<T>, path: Location) -> Self {
+        Self { value: ArcSwapOption::new(Some(value)), path }
     }
 
     /// The path, after `close` as well.
-    pub(super) fn path(&self) -> &Path {
+    pub(super) fn path(&self) -> &Location {
         &self.path
     }
 
     /// The value. Raises `ValueError` once closed.
     pub(super) fn get(&self) -> PyResult<Arc<T>> {
-        self.value.load_full().ok_or_else(|| PyValueError::new_err(format!("{} is closed", shown(&self.path))))
+        self.value.load_full().ok_or_else(|| PyValueError::new_err(format!("{} is closed", self.path.display())))
     }
 
     pub(super) fn is_closed(&self) -> bool {

@@ -1,8 +1,6 @@
 //! `CommitLog`.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_array::{Int64Array, RecordBatch};
@@ -16,13 +14,14 @@ use super::closable::Closable;
 use super::convert;
 use super::file_system;
 use super::integer;
-use super::location::{self, PyPath, python_paths};
+use super::location;
 use super::message_filter::PyMessageFilter;
 use super::message_object::message_object;
 use super::message_reader::PyMessageReader;
 use super::report;
-use crate::error::{Result, shown};
-use crate::io::remote::memory::MemoryFiles;
+use crate::error::Result;
+use crate::io::Location;
+use crate::io::remote::Objects;
 use crate::io::storage;
 use crate::rocketmq::commit_log::columns::{self, Column};
 use crate::rocketmq::commit_log::frame::Versions;
@@ -117,7 +116,7 @@ impl PyCommitLog {
     }
 
     /// The directory that it was opened with.
-    pub(super) fn directory(&self) -> PathBuf {
+    pub(super) fn directory(&self) -> Location {
         self.log.path().to_owned()
     }
 
@@ -155,8 +154,8 @@ impl PyCommitLog {
 ///
 /// Source: `MessageStoreConfig.MULTI_PATH_SPLITTER`.
 #[pyfunction]
-fn commit_log_directories(#[pyo3(from_py_with = location::paths)] path: PathBuf) -> Vec<PyPath> {
-    python_paths(offset_files::directories(&path))
+fn commit_log_directories(#[pyo3(from_py_with = location::paths)] path: Location) -> Vec<Location> {
+    offset_files::directories(&path)
 }
 
 /// Return the Arrow schema of all message columns.
@@ -191,16 +190,15 @@ pub(super) fn gap_parts<'py>(py: Python<'py>, gaps: &[Gap]) -> PyResult<Vec<Part
 }
 
 /// The arguments that open a log again.
-type Reduced<'py> = (Bound<'py, PyAny>, (Vec<PyPath>, Settings));
+type Reduced<'py> = (Bound<'py, PyAny>, (Vec<Location>, Settings));
 
 /// Unpickle a log from its directories.
 #[pyfunction]
-fn _open_commit_log(py: Python<'_>, directories: Vec<PathBuf>, settings: Settings) -> PyResult<PyCommitLog> {
-    let names: Vec<OsString> = directories.into_iter().map(OsString::from).collect();
-    open_log(py, PathBuf::from(names.join(",".as_ref())), settings)
+fn _open_commit_log(py: Python<'_>, directories: Vec<Location>, settings: Settings) -> PyResult<PyCommitLog> {
+    open_log(py, Location::several(directories), settings)
 }
 
-fn open_log(py: Python<'_>, path: PathBuf, settings: Settings) -> PyResult<PyCommitLog> {
+fn open_log(py: Python<'_>, path: Location, settings: Settings) -> PyResult<PyCommitLog> {
     let options = settings.options()?;
     let log = py.detach(|| CommitLog::open(&path, options))?;
     Ok(PyCommitLog::new(Closable::new(log, path), settings))
@@ -224,15 +222,14 @@ impl PyCommitLog {
     #[pyo3(signature = (directory, *, access="auto", compat=None, max_body_bytes=67_108_864, storage_options=None, filesystem=None))]
     fn open(
         py: Python<'_>,
-        directory: PathBuf,
+        directory: &Bound<'_, PyAny>,
         access: &str,
         compat: Option<&str>,
         #[pyo3(from_py_with = integer::max_body_bytes)] max_body_bytes: i64,
         storage_options: Option<BTreeMap<String, String>>,
         filesystem: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let directory = file_system::in_file_system(directory, filesystem)?;
-        let directory = location::located_all(&directory, storage_options)?;
+        let directory = location::located(file_system::located(directory, filesystem)?, storage_options);
         open_log(py, directory, Settings(access.to_owned(), compat.map(str::to_owned), max_body_bytes))
     }
 
@@ -258,9 +255,11 @@ impl PyCommitLog {
             return Err(PyValueError::new_err(format!("files: expected names of 20 decimal digits, found {name:?}")));
         }
         let files = files.into_iter().map(|(name, content)| (name, content.into()));
-        let files = Arc::new(MemoryFiles::keep(files)?);
-        let opened = Self::open(py, files.path(""), "auto", compat, max_body_bytes, None, None)?;
-        Ok(Self { log: opened.log.reading(Some(files)), ..opened })
+        open_log(
+            py,
+            Location::whole(Objects::in_memory(files)?),
+            Settings("auto".to_owned(), compat.map(str::to_owned), max_body_bytes),
+        )
     }
 
     /// Return the log with the files that it has now: none is added, and reading one that was deleted since is an error.
@@ -270,8 +269,7 @@ impl PyCommitLog {
     fn pinned(&self, py: Python<'_>) -> PyResult<Self> {
         let log = self.inner()?;
         let pinned = py.detach(|| log.pinned())?;
-        let pinned = Closable::new(pinned, self.directory()).reading(self.log.memory());
-        Ok(Self::new(pinned, self.settings.clone()))
+        Ok(Self::new(Closable::new(pinned, self.directory()), self.settings.clone()))
     }
 
     /// Return the parts of a range of the log that no file holds, in ascending order.
@@ -298,16 +296,16 @@ impl PyCommitLog {
 
     /// The directory.
     #[getter]
-    fn path(&self) -> PyPath {
-        PyPath(self.directory())
+    fn path(&self) -> Location {
+        self.directory()
     }
 
     /// The log's files in the order of their offsets, without strays.
     #[getter]
-    fn files(&self, py: Python<'_>) -> PyResult<Vec<PyPath>> {
+    fn files(&self, py: Python<'_>) -> PyResult<Vec<Location>> {
         let log = self.inner()?;
         let files = py.detach(|| log.files())?;
-        Ok(python_paths(files.into_iter().map(|file| file.path)))
+        Ok(files.into_iter().map(|file| file.path).collect())
     }
 
     /// Length of the log's files in bytes: the most frequent one; 0 without files.
@@ -343,7 +341,7 @@ impl PyCommitLog {
         &self,
         py: Python<'_>,
         #[pyo3(from_py_with = integer::phy_offset)] phy_offset: i64,
-        root: PathBuf,
+        root: Location,
     ) -> PyResult<()> {
         let log = self.inner()?;
         py.detach(|| {
@@ -366,7 +364,7 @@ impl PyCommitLog {
     ) -> PyResult<(String, u64)> {
         let log = self.inner()?;
         let (path, offset) = py.detach(|| log.place(phy_offset))?;
-        Ok((shown(&path), offset))
+        Ok((path.display().to_string(), offset))
     }
 
     /// Return whether a batch that its writer never completed begins at this offset: its messages were refused.
@@ -791,11 +789,11 @@ impl PyCommitLog {
     }
 
     fn __repr__(&self) -> String {
-        format!("CommitLog({:?})", shown(self.log.path()))
+        format!("CommitLog({:?})", self.log.path().display().to_string())
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
         let open = py.import("logdex._core")?.getattr("_open_commit_log")?;
-        Ok((open, (python_paths(offset_files::directories(&self.directory())), self.settings.clone())))
+        Ok((open, (offset_files::directories(&self.directory()), self.settings.clone())))
     }
 }

@@ -1,7 +1,6 @@
 //! `ConsumeQueue`.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_array::{Int64Array, RecordBatch};
@@ -14,10 +13,10 @@ use super::closable::Closable;
 use super::commit_log::{Part, PyCommitLog, gap_parts};
 use super::convert;
 use super::integer;
-use super::location::{self, PyPath, python_paths};
+use super::location;
 use super::report;
 use super::time::{self, Round};
-use crate::error::shown;
+use crate::io::Location;
 use crate::rocketmq::consume_queue::{self, Boundary, ConsumeQueue, Kind, Options, Totals, extension_batch};
 use crate::rocketmq::schedule;
 use crate::rocketmq::stored_frames::{self, Limits, QueueView, Status};
@@ -34,13 +33,12 @@ use crate::rocketmq::stored_frames::{self, Limits, QueueView, Status};
 #[pyo3(signature = (folder, topics=None))]
 fn list_queues(
     py: Python<'_>,
-    folder: PathBuf,
+    folder: Location,
     topics: Option<Bound<'_, PyAny>>,
-) -> PyResult<Vec<(String, i32, PyPath)>> {
+) -> PyResult<Vec<(String, i32, Location)>> {
     let names = |topics: Bound<'_, PyAny>| topics.try_iter()?.map(|topic| topic?.extract()).collect();
     let topics: Option<Vec<String>> = topics.map(names).transpose()?;
-    let queues = py.detach(|| consume_queue::list_queues(&folder, topics.as_deref()))?;
-    Ok(queues.into_iter().map(|(topic, queue_id, path)| (topic, queue_id, PyPath(path))).collect())
+    Ok(py.detach(|| consume_queue::list_queues(&folder, topics.as_deref()))?)
 }
 
 /// List the topics with a queue that is not empty, sorted.
@@ -51,7 +49,7 @@ fn list_queues(
 /// Raises:
 ///     OSError: A directory cannot be listed.
 #[pyfunction]
-fn list_topics(py: Python<'_>, folders: Vec<PathBuf>) -> PyResult<Vec<String>> {
+fn list_topics(py: Python<'_>, folders: Vec<Location>) -> PyResult<Vec<String>> {
     Ok(py.detach(|| consume_queue::list_topics(&folders))?)
 }
 
@@ -78,7 +76,7 @@ type QueueTotals<'py> = (Vec<(String, u64, i64, Option<u64>)>, Bound<'py, PyAny>
 #[pyo3(signature = (folders, commit_log, topics=None, *, measure=false, access="auto", compat=None))]
 fn queue_totals<'py>(
     py: Python<'py>,
-    folders: Vec<PathBuf>,
+    folders: Vec<Location>,
     commit_log: &PyCommitLog,
     topics: Option<Vec<String>>,
     measure: bool,
@@ -199,7 +197,7 @@ type DueMessages<'py> = (Bound<'py, PyAny>, i64, Vec<(i64, &'static str)>);
 pub(super) struct PyConsumeQueue {
     queue: Closable<ConsumeQueue>,
     commit_log: Option<Py<PyCommitLog>>,
-    extension: Option<PathBuf>,
+    extension: Option<Location>,
     access: String,
     compat: Option<String>,
     log_end: Option<i64>,
@@ -217,9 +215,9 @@ impl PyConsumeQueue {
 #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
 fn _open_consume_queue(
     py: Python<'_>,
-    directory: PathBuf,
+    directory: Location,
     commit_log: Option<Py<PyCommitLog>>,
-    extension: Option<PathBuf>,
+    extension: Option<Location>,
     access: &str,
     compat: Option<&str>,
     log_end: Option<i64>,
@@ -229,7 +227,8 @@ fn _open_consume_queue(
 }
 
 /// The arguments that open a queue again.
-type Arguments<'a> = (PyPath, Option<&'a Py<PyCommitLog>>, Option<PathBuf>, String, Option<String>, Option<i64>, i64);
+type Arguments<'a> =
+    (Location, Option<&'a Py<PyCommitLog>>, Option<Location>, String, Option<String>, Option<i64>, i64);
 
 #[pymethods]
 impl PyConsumeQueue {
@@ -253,16 +252,16 @@ impl PyConsumeQueue {
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn open(
         py: Python<'_>,
-        directory: PathBuf,
+        directory: Location,
         commit_log: Option<Py<PyCommitLog>>,
-        #[pyo3(from_py_with = location::optional_path)] extension: Option<PathBuf>,
+        extension: Option<Location>,
         access: &str,
         compat: Option<&str>,
         #[pyo3(from_py_with = integer::log_end)] log_end: Option<i64>,
         #[pyo3(from_py_with = integer::clock_slack_ms)] clock_slack_ms: i64,
         storage_options: Option<BTreeMap<String, String>>,
     ) -> PyResult<Self> {
-        let directory = location::located(&directory, storage_options)?;
+        let directory = location::located(directory, storage_options);
         let options = Options {
             access: convert::access(access)?,
             compat: convert::compat(compat)?,
@@ -285,8 +284,8 @@ impl PyConsumeQueue {
 
     /// The directory.
     #[getter]
-    fn path(&self) -> PyPath {
-        PyPath(self.queue.path().to_owned())
+    fn path(&self) -> Location {
+        self.queue.path().to_owned()
     }
 
     /// "plain", or "batch": one unit for several messages.
@@ -300,10 +299,10 @@ impl PyConsumeQueue {
 
     /// The queue's files in the order of their offsets, without strays.
     #[getter]
-    fn files(&self, py: Python<'_>) -> PyResult<Vec<PyPath>> {
+    fn files(&self, py: Python<'_>) -> PyResult<Vec<Location>> {
         let queue = self.inner()?;
         let files = py.detach(|| queue.files())?;
-        Ok(python_paths(files.into_iter().map(|file| file.path)))
+        Ok(files.into_iter().map(|file| file.path).collect())
     }
 
     /// Length of the queue's files in bytes: the most frequent one; 0 without files.
@@ -543,7 +542,7 @@ impl PyConsumeQueue {
     }
 
     fn __repr__(&self) -> String {
-        format!("ConsumeQueue({:?})", shown(self.queue.path()))
+        format!("ConsumeQueue({:?})", self.queue.path().display().to_string())
     }
 
     fn __reduce__<'py>(&'py self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Arguments<'py>)> {

@@ -187,7 +187,7 @@ impl PyConsumeQueueWriter {
         let delay_levels = DelayLevels::parse(DelayLevels::DEFAULT)?;
         let options =
             WriterOptions { file_size, batch_file_size, delay_levels, multi_dispatch: true, extension_file_size };
-        Ok(py.detach(|| ConsumeQueueWriter::check_files(&root, &options))?)
+        Ok(py.detach(|| ConsumeQueueWriter::check_files(&root.into(), &options))?)
     }
 
     /// The report of `open` and all later findings, as a `logdex.report.Report`.

@@ -1,6 +1,5 @@
 //! Conversion of the crate's error type to Python's exceptions.
 
-use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
@@ -8,10 +7,9 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
 use super::signals;
-use crate::error::shown;
-use crate::error::{Error, unmarked};
+use crate::error::Error;
 use crate::io::regular_file::NotAFile;
-use crate::io::remote::is_remote;
+use crate::io::remote::is_answer;
 
 mod py {
     pyo3::import_exception!(logdex.errors, CorruptFileError);
@@ -31,20 +29,17 @@ impl From<Error> for PyErr {
             Error::Io { path, source } => os_error(&path, &source),
             Error::WriteFailed { path, source } => {
                 let errno = errno(&source).unwrap_or(EIO);
-                py::WriteFailedError::new_err((errno, text_of(errno, &source), file_name(&path)))
+                py::WriteFailedError::new_err((errno, text_of(errno, &source), path.into_os_string()))
             }
-            Error::Corrupt { path, offset, expected, found } => py::CorruptFileError::new_err((
-                shown(&path),
-                offset,
-                unmarked(&expected).into_owned(),
-                unmarked(&found).into_owned(),
-            )),
+            Error::Corrupt { path, offset, expected, found } => {
+                py::CorruptFileError::new_err((path.display().to_string(), offset, expected, found))
+            }
             Error::Geometry { path, fits, count, size } => {
-                py::GeometryError::new_err((shown(&path), fits, count, size))
+                py::GeometryError::new_err((path.display().to_string(), fits, count, size))
             }
-            Error::Locked { path, pid } => py::LockedError::new_err((shown(&path), pid)),
-            full @ Error::IndexFull { .. } => py::IndexFullError::new_err(unmarked(&full.to_string()).into_owned()),
-            Error::InvalidArgument(text) => PyValueError::new_err(unmarked(&text).into_owned()),
+            Error::Locked { path, pid } => py::LockedError::new_err((path.display().to_string(), pid)),
+            full @ Error::IndexFull { .. } => py::IndexFullError::new_err(full.to_string()),
+            Error::InvalidArgument(text) => PyValueError::new_err(text),
         }
     }
 }
@@ -57,15 +52,10 @@ pub(super) fn is_write_failure(error: &Bound<'_, PyAny>) -> bool {
 /// The error that Python itself would raise: `OSError(errno, strerror, filename)`, which picks the subclass.
 pub(super) fn os_error(path: &Path, source: &io::Error) -> PyErr {
     // A remote store has no numbers of errors.
-    match errno(source).or_else(|| is_remote(path).then_some(EIO)) {
-        Some(errno) => PyOSError::new_err((errno, text_of(errno, source), file_name(path))),
-        None => PyOSError::new_err(format!("{}: {source}", shown(path))),
+    match errno(source).or_else(|| is_answer(source).then_some(EIO)) {
+        Some(errno) => PyOSError::new_err((errno, text_of(errno, source), path.as_os_str().to_owned())),
+        None => PyOSError::new_err(format!("{}: {source}", path.display())),
     }
-}
-
-/// The attribute `filename`: a local path may hold any bytes.
-fn file_name(path: &Path) -> OsString {
-    if is_remote(path) { shown(path).into() } else { path.as_os_str().to_owned() }
 }
 
 /// "I/O error", in the C runtime of each system.

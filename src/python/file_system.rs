@@ -2,7 +2,6 @@
 
 use std::io;
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -10,11 +9,13 @@ use bytes::Bytes;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
-use super::location::PyPath;
-use crate::io::remote::file_system::{self, Described, FileSystem};
+use super::location;
+use crate::io::Location;
+use crate::io::remote::Objects;
+use crate::io::remote::file_system::{Described, FileSystem};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_function(wrap_pyfunction!(keep_file_system, m)?)
+    m.add_function(wrap_pyfunction!(file_system_root, m)?)
 }
 
 /// Name, length (None: a directory), time of the last change in ns, `ETag`.
@@ -53,30 +54,28 @@ impl FileSystem for Adapter {
             self.call(|adapter| Ok(adapter.call_method1("read", (path, begin, len))?.extract()?))?;
         Ok(Bytes::copy_from_slice(&bytes))
     }
+
+    /// Releases the interpreter lock during a call. The thread may hold it although this crate did not take it: a consumer of an
+    /// Arrow stream may hold it while it reads.
+    fn wait(&self, call: &mut (dyn FnMut() + Send)) {
+        if Python::try_attach(|py| py.detach(&mut *call)).is_none() {
+            // The interpreter is shutting down.
+            call();
+        }
+    }
 }
 
-/// The paths, with commas between, that some paths mean in a file system; as they are without one.
-pub(super) fn in_file_system(paths: PathBuf, filesystem: Option<&Bound<'_, PyAny>>) -> PyResult<PathBuf> {
-    let Some(filesystem) = filesystem else { return Ok(paths) };
-    let located =
-        filesystem.py().import("logdex._filesystem")?.call_method1("all_in_filesystem", (paths, filesystem))?;
-    located.extract()
+/// Where paths with commas between are in a file system; without one, as [`location::paths`].
+pub(super) fn located(paths: &Bound<'_, PyAny>, filesystem: Option<&Bound<'_, PyAny>>) -> PyResult<Location> {
+    let Some(filesystem) = filesystem else { return location::paths(paths) };
+    paths.py().import("logdex._filesystem")?.call_method1("all_in_filesystem", (paths, filesystem))?.extract()
 }
 
-/// Keep a file system for the process, and return the path of its root.
+/// Return the path of the root of a file system.
 ///
 /// Args:
 ///     adapter: An adapter of `logdex._filesystem`.
 #[pyfunction]
-fn keep_file_system(adapter: Py<PyAny>) -> PyPath {
-    PyPath(file_system::keep(Arc::new(Adapter(adapter)), wait_detached))
-}
-
-/// Releases the interpreter lock during a call. The thread may hold it although this crate did not take it: a consumer of an
-/// Arrow stream may hold it while it reads.
-fn wait_detached(call: &mut (dyn FnMut() + Send)) {
-    if Python::try_attach(|py| py.detach(&mut *call)).is_none() {
-        // The interpreter is shutting down.
-        call();
-    }
+fn file_system_root(adapter: Py<PyAny>) -> Location {
+    Location::whole(Objects::in_file_system(Arc::new(Adapter(adapter))))
 }

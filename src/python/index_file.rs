@@ -15,12 +15,12 @@ use super::entry_batches::entry_batches;
 use super::index_header::PyIndexHeader;
 use super::integer;
 use super::keys::{self, list_array, warn_damage};
-use super::location::{self, PyPath};
+use super::location;
 use super::prepared_file::PyPreparedFile;
 use super::report;
 use super::time::{self, Round};
-use crate::error::shown;
 use crate::hash_index::{Answers, CreateOptions, IndexFile, KeySource, OpenOptions, PutColumns};
+use crate::io::Location;
 use crate::rocketmq::broker_lock::refuse_running_broker;
 use crate::time_range::TimeRange;
 
@@ -166,7 +166,7 @@ impl PyIndexFile {
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn open(
         py: Python<'_>,
-        path: PathBuf,
+        path: Location,
         mode: &str,
         #[pyo3(from_py_with = integer::hash_slots)] hash_slots: Option<i64>,
         #[pyo3(from_py_with = integer::max_entries)] max_entries: Option<i64>,
@@ -175,7 +175,7 @@ impl PyIndexFile {
         last_exit_ok: bool,
         storage_options: Option<BTreeMap<String, String>>,
     ) -> PyResult<Self> {
-        let path = location::located(&path, storage_options)?;
+        let path = location::located(path, storage_options);
         let options = OpenOptions {
             write: convert::write_mode(mode)?,
             geometry: convert::wanted_geometry(hash_slots, max_entries)?,
@@ -214,9 +214,8 @@ impl PyIndexFile {
         #[pyo3(from_py_with = integer::max_entries)] max_entries: Option<i64>,
         compat: Option<&str>,
     ) -> PyResult<Self> {
-        let (files, path) = location::in_memory(name, data)?;
-        let opened = Self::open(py, path, "r", hash_slots, max_entries, "auto", compat, true, None)?;
-        Ok(Self { file: opened.file.reading(files), ..opened })
+        let path = location::in_memory(name, data)?;
+        Self::open(py, path, "r", hash_slots, max_entries, "auto", compat, true, None)
     }
 
     /// Put one key.
@@ -405,8 +404,8 @@ impl PyIndexFile {
 
     /// The path of the file.
     #[getter]
-    fn path(&self) -> PyPath {
-        PyPath(self.file.path().to_owned())
+    fn path(&self) -> Location {
+        self.file.path().to_owned()
     }
 
     /// "r" or "r+".
@@ -505,7 +504,7 @@ impl PyIndexFile {
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
-        let path = shown(self.file.path());
+        let path = self.file.path().display().to_string();
         match self.inner() {
             Ok(file) => format!(
                 "IndexFile({path:?}, mode={:?}, hash_slots={}, max_entries={}, entries={})",
@@ -537,7 +536,7 @@ impl PyIndexFile {
 #[pyfunction]
 fn _open_index_file(
     py: Python<'_>,
-    path: PathBuf,
+    path: Location,
     hash_slots: i64,
     max_entries: i64,
     access: &str,

@@ -1,7 +1,6 @@
 //! `IndexFiles`, and the names of an index directory.
 
 use std::collections::{BTreeMap, HashSet};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
@@ -11,12 +10,12 @@ use super::convert;
 use super::index_file::{PyIndexFile, answers};
 use super::integer;
 use super::keys::{self, list_array, warn_damage};
-use super::location::PyPath;
 use super::report;
 use super::time;
 use crate::error::Result;
 use crate::hash_index::directory::{self, Entry, FilesOptions, IndexFiles};
 use crate::hash_index::{self, IndexFile, KeySource as _, OpenOptions};
+use crate::io::Location;
 use crate::time_range::TimeRange;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -36,7 +35,7 @@ fn is_index_file_name(name: &Bound<'_, PyAny>) -> bool {
 }
 
 /// Name, path, size in bytes, and whether it is a regular file.
-type Listed = (String, PyPath, u64, bool);
+type Listed = (String, Location, u64, bool);
 
 /// List an index directory in the broker's load order (IndexService#load). Names that vanish meanwhile are left out.
 ///
@@ -50,9 +49,9 @@ type Listed = (String, PyPath, u64, bool);
 ///     FileNotFoundError: There is no such directory.
 ///     CorruptFileError: A job that writes index files was killed in the middle of its commit.
 #[pyfunction]
-fn list_index_directory(py: Python<'_>, directory: PathBuf) -> PyResult<Vec<Listed>> {
+fn list_index_directory(py: Python<'_>, directory: Location) -> PyResult<Vec<Listed>> {
     let entries = py.detach(|| directory::list(&directory))?;
-    Ok(entries.into_iter().map(|Entry { name, path, len, is_file, .. }| (name, PyPath(path), len, is_file)).collect())
+    Ok(entries.into_iter().map(|Entry { name, path, len, is_file, .. }| (name, path, len, is_file)).collect())
 }
 
 /// Return the files that a job committed in a directory of an object store, by their names.
@@ -64,7 +63,7 @@ fn list_index_directory(py: Python<'_>, directory: PathBuf) -> PyResult<Vec<List
 ///     FileNotFoundError: Nothing was committed.
 ///     CorruptFileError: The object is damaged.
 #[pyfunction]
-fn read_committed(py: Python<'_>, directory: PathBuf) -> PyResult<BTreeMap<String, (String, u64)>> {
+fn read_committed(py: Python<'_>, directory: Location) -> PyResult<BTreeMap<String, (String, u64)>> {
     Ok(py.detach(|| directory::read_committed(&directory))?)
 }
 
@@ -137,7 +136,7 @@ impl PyIndexFiles {
     #[new]
     #[pyo3(signature = (directory, *, hash_slots=None, max_entries=None, access="auto", compat=None, last_exit_ok=true, without=HashSet::new()))]
     fn new(
-        directory: PathBuf,
+        directory: Location,
         #[pyo3(from_py_with = integer::hash_slots)] hash_slots: Option<i64>,
         #[pyo3(from_py_with = integer::max_entries)] max_entries: Option<i64>,
         access: &str,
@@ -159,8 +158,8 @@ impl PyIndexFiles {
 
     /// The directory.
     #[getter]
-    fn directory(&self) -> PyPath {
-        PyPath(self.files.path().to_owned())
+    fn directory(&self) -> Location {
+        self.files.path().clone()
     }
 
     /// How the files are read.
@@ -210,7 +209,7 @@ impl PyIndexFiles {
 
     /// Open one file in the directory's geometry; for puts this takes its lock and checks that it can take them.
     #[pyo3(signature = (path, mode="r", *, last_exit_ok=true))]
-    fn open_file(&self, py: Python<'_>, path: PathBuf, mode: &str, last_exit_ok: bool) -> PyResult<PyIndexFile> {
+    fn open_file(&self, py: Python<'_>, path: Location, mode: &str, last_exit_ok: bool) -> PyResult<PyIndexFile> {
         let write = convert::write_mode(mode)?;
         let file = self.with(py, |files| {
             let FilesOptions { access, answers, .. } = *files.options();

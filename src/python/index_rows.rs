@@ -1,6 +1,5 @@
 //! `write_index_rows` and `IndexRows`.
 
-use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use arrow_array::RecordBatch;
@@ -11,6 +10,7 @@ use pyo3_arrow::PyRecordBatch;
 
 use super::commit_log::PyCommitLog;
 use super::report;
+use crate::io::Location;
 use crate::rocketmq::index_rows::{self, RowReader};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -43,7 +43,7 @@ fn write_index_rows<'py>(
     begin: u64,
     end: Option<u64>,
     tags: bool,
-    path: PathBuf,
+    path: Location,
 ) -> PyResult<Counts<'py>> {
     let log = log.inner()?;
     let counts = py.detach(|| index_rows::write_rows(&log, begin, end.unwrap_or(u64::MAX), tags, &path))?;
@@ -70,7 +70,7 @@ impl PyIndexRows {
     /// Raises:
     ///     OSError: A file cannot be read.
     #[new]
-    fn new(py: Python<'_>, files: Vec<(PathBuf, u64)>, first: u64, last: u64) -> PyResult<Self> {
+    fn new(py: Python<'_>, files: Vec<(Location, u64)>, first: u64, last: u64) -> PyResult<Self> {
         py.detach(|| {
             let mut rows = RowReader::new(files, first.saturating_sub(1), last);
             let before = if first > 0 { rows.next_rows(1)? } else { None };

@@ -1,6 +1,5 @@
 //! Keys from Python, single and in columns, and the lists of offsets that answer them.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -12,8 +11,8 @@ use pyo3::types::{PyBytes, PyString};
 
 use super::convert::{arro3_array, arrow_array, cast};
 use crate::error::Result;
-use crate::error::shown;
 use crate::hash_index::{Damage, Hits, KeyColumn, KeySource, Keys, Topics, key_hash_of_units, key_hash_of_utf8};
+use crate::io::Location;
 use crate::java_text::decode_utf8;
 
 /// Keys of a batch call: whole index keys, or keys with one topic or a column of topics.
@@ -142,11 +141,11 @@ pub(super) fn list_array(py: Python<'_>, answer: ListArray) -> PyResult<Bound<'_
 }
 
 /// Logs that a chain was broken, and that the answer is complete all the same.
-pub(super) fn warn_damage(py: Python<'_>, damage: Option<(PathBuf, Damage)>) -> PyResult<()> {
+pub(super) fn warn_damage(py: Python<'_>, damage: Option<(Location, Damage)>) -> PyResult<()> {
     let Some((path, damage)) = damage else { return Ok(()) };
     let logger = py.import("logging")?.call_method1("getLogger", ("logdex",))?;
     let text = "%s at byte %d: expected %s, found %s; the entries were read from end to end instead";
     let Damage { offset, expected, found } = damage;
-    logger.call_method1("warning", (text, shown(&path), offset, expected, found))?;
+    logger.call_method1("warning", (text, path.display().to_string(), offset, expected, found))?;
     Ok(())
 }

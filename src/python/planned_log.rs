@@ -1,8 +1,6 @@
 //! `PlannedLog`, the pieces of a log, and index files as a plan saw them.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
@@ -12,10 +10,9 @@ use super::commit_log::{PyCommitLog, Settings};
 use super::consume_queue::PyConsumeQueue;
 use super::convert;
 use super::integer;
-use super::location::{self, PyPath};
 use crate::error::Result;
+use crate::io::Location;
 use crate::io::PlannedFile;
-use crate::io::remote::roots;
 use crate::io::storage::{self, Identity};
 use crate::rocketmq::commit_log::{Lost, PlannedLog};
 use crate::rocketmq::log_pieces::{self, Units};
@@ -39,7 +36,7 @@ type Planned = (OsString, u64, Option<u32>, Option<String>);
 #[pyclass(name = "PlannedLog", module = "logdex._core", frozen)]
 pub(super) struct PyPlannedLog {
     planned: Arc<PlannedLog>,
-    directory: PathBuf,
+    directory: Location,
     settings: Settings,
 }
 
@@ -50,33 +47,29 @@ impl PyPlannedLog {
 }
 
 /// [`Lost`] for Python.
-type PyLost = (PyPath, String, String);
+type PyLost = (Location, String, String);
 
 fn python_lost(lost: Vec<Lost>) -> Vec<PyLost> {
-    lost.into_iter().map(|(path, expected, found)| (PyPath(path), expected, found)).collect()
+    lost.into_iter().collect()
 }
 
 /// The arguments that make a plan again.
-type Reduced<'py> = (Bound<'py, PyAny>, (OsString, StorageOptions, Settings, Vec<Planned>, u64, Option<u64>));
-type StorageOptions = BTreeMap<String, String>;
+type Reduced<'py> = (Bound<'py, PyAny>, (Location, Settings, Vec<Planned>, u64, Option<u64>));
 
-/// Unpickle a plan. The paths of a remote store mean in this process what their options say.
+/// Unpickle a plan. Its files are in the directory's store.
 #[pyfunction]
 fn _planned_log(
-    directory: PathBuf,
-    storage_options: StorageOptions,
+    directory: Location,
     settings: Settings,
     files: Vec<Planned>,
     last_file: u64,
     last_message: Option<u64>,
-) -> PyResult<PyPlannedLog> {
-    let located = |path: PathBuf| location::relocated(path, &storage_options);
+) -> PyPlannedLog {
     let files = files
         .into_iter()
-        .map(|(path, len, head, etag)| Ok(PlannedFile { path: located(path.into())?, len, head, etag }))
-        .collect::<PyResult<_>>()?;
-    let directory = location::relocated_all(directory, &storage_options)?;
-    Ok(PyPlannedLog { planned: Arc::new(PlannedLog { files, last_file, last_message }), directory, settings })
+        .map(|(path, len, head, etag)| PlannedFile { path: directory.at(path.into()), len, head, etag })
+        .collect();
+    PyPlannedLog { planned: Arc::new(PlannedLog { files, last_file, last_message }), directory, settings }
 }
 
 #[pymethods]
@@ -98,12 +91,10 @@ impl PyPlannedLog {
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
         let make = py.import("logdex._core")?.getattr("_planned_log")?;
         let plan = &self.planned;
-        let of_file = |file: &PlannedFile| (file.path.clone().into_os_string(), file.len, file.head, file.etag.clone());
+        let of_file = |file: &PlannedFile| (file.path.as_os_str().to_owned(), file.len, file.head, file.etag.clone());
         let files: Vec<Planned> = plan.files.iter().map(of_file).collect();
-        let storage_options = plan.files.first().map(|file| roots::options(&file.path)).unwrap_or_default();
-        let directory = self.directory.clone().into_os_string();
-        let storage_options = storage_options.into_iter().collect();
-        Ok((make, (directory, storage_options, self.settings.clone(), files, plan.last_file, plan.last_message)))
+        let directory = self.directory.clone();
+        Ok((make, (directory, self.settings.clone(), files, plan.last_file, plan.last_message)))
     }
 }
 
@@ -201,12 +192,12 @@ fn cut_queue(
 /// Raises:
 ///     OSError: An I/O error.
 #[pyfunction]
-fn plan_files(py: Python<'_>, files: Vec<PathBuf>) -> PyResult<Vec<(PyPath, u64, Option<String>)>> {
+fn plan_files(py: Python<'_>, files: Vec<Location>) -> PyResult<Vec<(Location, u64, Option<String>)>> {
     let planned =
         py.detach(|| files.iter().map(|path| Ok((path, storage::status(path)?))).collect::<Result<Vec<_>>>())?;
     let described = planned.into_iter().map(|(path, found)| {
         let etag = if let Identity::Remote(etag) = found.identity { etag } else { None };
-        (PyPath(path.clone()), found.len, etag)
+        (path.clone(), found.len, etag)
     });
     Ok(described.collect())
 }
@@ -222,7 +213,7 @@ fn plan_files(py: Python<'_>, files: Vec<PathBuf>) -> PyResult<Vec<(PyPath, u64,
 /// Raises:
 ///     OSError: An I/O error.
 #[pyfunction]
-fn planned_file_faults(py: Python<'_>, files: Vec<(PathBuf, u64, Option<String>)>) -> PyResult<Vec<PyLost>> {
+fn planned_file_faults(py: Python<'_>, files: Vec<(Location, u64, Option<String>)>) -> PyResult<Vec<PyLost>> {
     let faults = py.detach(|| {
         let planned = files.into_iter().map(|(path, len, etag)| PlannedFile { path, len, head: None, etag });
         let faults = planned.map(|file| Ok(file.fault()?.map(|found| (file.path.clone(), file.expected(), found))));

@@ -1,6 +1,5 @@
 //! `QueueCrossCheck`.
 
-use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
@@ -10,6 +9,7 @@ use pyo3_arrow::PyRecordBatch;
 use super::commit_log::PyCommitLog;
 use super::report;
 use crate::error::{Error, Result};
+use crate::io::Location;
 use crate::rocketmq::consume_queue::{CrossCheck, Options, StoreState};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -58,7 +58,7 @@ impl PyQueueCrossCheck {
     #[pyo3(signature = (root, log, *, unclean, dispatched_by_queue, topics))]
     fn new(
         py: Python<'_>,
-        root: PathBuf,
+        root: Location,
         log: &PyCommitLog,
         unclean: bool,
         dispatched_by_queue: bool,

@@ -1,6 +1,5 @@
 //! `QueueReader`: the messages of consume queues, in the order of the log.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
@@ -14,6 +13,7 @@ use super::convert;
 use super::integer;
 use super::message_filter::PyMessageFilter;
 use crate::error::Result;
+use crate::io::Location;
 use crate::rocketmq::consume_queue::{Boundary, ConsumeQueue, Options};
 use crate::rocketmq::queue_stream::{self, QueuePart, QueueStream, StreamOptions};
 use crate::time_range::TimeRange;
@@ -185,7 +185,7 @@ fn certain_range(py: Python<'_>, log: &PyCommitLog, parts: Vec<Part<'_>>) -> PyR
 fn dispatched_end(
     py: Python<'_>,
     log: &PyCommitLog,
-    folders: Vec<PathBuf>,
+    folders: Vec<Location>,
     topics: Option<Vec<String>>,
     access: &str,
     compat: Option<&str>,

@@ -6,7 +6,6 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::error::shown;
 use crate::report::{Finding, Flaw, Kind, Report};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -31,9 +30,9 @@ pub(super) fn report<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'p
 /// A list of `logdex.report.Finding`.
 pub(super) fn findings<'py>(py: Python<'py>, found: &[Finding]) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let finding = py.import("logdex.report")?.getattr("Finding")?;
-    let each = found
-        .iter()
-        .map(|f| finding.call1((shown(&f.path), f.offset, f.kind.word(), f.expected.as_str(), f.found.as_str())));
+    let each = found.iter().map(|f| {
+        finding.call1((f.path.display().to_string(), f.offset, f.kind.word(), f.expected.as_str(), f.found.as_str()))
+    });
     each.collect()
 }
 

@@ -1,7 +1,7 @@
 //! The sealed index: `Sealing` and its sources, `SealedStore` and `SealedFiles` of RocketMQ, `SealedLogs` of Kafka.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::cast::AsArray;
@@ -19,12 +19,12 @@ use super::convert;
 use super::index_file::PyIndexFile;
 use super::kafka::PyLogSegment;
 use super::keys::{self, list_array};
-use super::location::{self, PyPath};
 use super::report;
 use super::time;
 use crate::hash_index::sealed::sealing::EncodedFacts;
 use crate::hash_index::sealed::{Facts, Layout, Packed, PackedRows, Row, Sealing, Source, place, unpack};
 use crate::hash_index::{IndexFile, key_hash_of_utf8};
+use crate::io::Location;
 use crate::io::fork::Generation;
 use crate::kafka::Segment;
 use crate::kafka::seal::{self as kafka, Offsets, Partition, SealedLogs, SegmentSource};
@@ -45,13 +45,13 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// Return the directory of a sealed index: `_logdex` below a directory, or the directory itself if that is its name.
 #[pyfunction]
-fn sealed_directory(#[pyo3(from_py_with = location::path)] out: PathBuf) -> PyPath {
-    PyPath(place::directory_in(&out))
+fn sealed_directory(out: Location) -> Location {
+    place::directory_in(&out)
 }
 
 /// Begin to read the catalog in a remote directory, so that opening it in the next second needs no request. A local path is left out.
 #[pyfunction]
-fn expect_catalog(py: Python<'_>, directory: PathBuf) {
+fn expect_catalog(py: Python<'_>, directory: Location) {
     py.detach(|| place::expect_catalog(&directory));
 }
 
@@ -98,8 +98,8 @@ impl PySealing {
     #[staticmethod]
     fn of_store(
         py: Python<'_>,
-        #[pyo3(from_py_with = location::path)] root: PathBuf,
-        #[pyo3(from_py_with = location::path)] directory: PathBuf,
+        root: Location,
+        directory: Location,
         log: &PyCommitLog,
         files: Vec<PyRef<'_, PyIndexFile>>,
     ) -> PyResult<Self> {
@@ -121,8 +121,8 @@ impl PySealing {
     #[pyo3(signature = (log_dir, directory, partitions, header=None))]
     fn of_logs(
         py: Python<'_>,
-        #[pyo3(from_py_with = location::path)] log_dir: PathBuf,
-        #[pyo3(from_py_with = location::path)] directory: PathBuf,
+        log_dir: Location,
+        directory: Location,
         partitions: Vec<Partition>,
         header: Option<String>,
     ) -> PyResult<Self> {
@@ -293,7 +293,7 @@ fn packed_batch<'py>(py: Python<'py>, packed: &[Packed]) -> PyResult<Bound<'py, 
 #[pyo3(signature = (directory, name, attempt, batches, partitions=None))]
 fn write_packed_keys<'py>(
     py: Python<'py>,
-    #[pyo3(from_py_with = location::path)] directory: PathBuf,
+    directory: Location,
     name: &str,
     attempt: i64,
     batches: &Bound<'_, PyAny>,
@@ -318,11 +318,7 @@ fn write_packed_keys<'py>(
 /// Raises:
 ///     OSError: An I/O error.
 #[pyfunction]
-fn discard_packed_keys(
-    py: Python<'_>,
-    #[pyo3(from_py_with = location::path)] directory: PathBuf,
-    name: &str,
-) -> PyResult<()> {
+fn discard_packed_keys(py: Python<'_>, directory: Location, name: &str) -> PyResult<()> {
     Ok(py.detach(|| place::discard(&directory, name))?)
 }
 
@@ -398,18 +394,14 @@ impl PySealedStore {
     ///     OSError: An I/O error.
     #[staticmethod]
     #[pyo3(signature = (directory, beside=Vec::new()))]
-    fn open(
-        py: Python<'_>,
-        #[pyo3(from_py_with = location::path)] directory: PathBuf,
-        beside: Vec<PathBuf>,
-    ) -> PyResult<Self> {
+    fn open(py: Python<'_>, directory: Location, beside: Vec<Location>) -> PyResult<Self> {
         Ok(Self { store: Arc::new(py.detach(|| SealedStore::open(&directory, &beside))?) })
     }
 
     /// The directory.
     #[getter]
-    fn directory(&self) -> PyPath {
-        PyPath(self.store.directory().to_owned())
+    fn directory(&self) -> Location {
+        self.store.directory().to_owned()
     }
 
     /// Slots and entries of the sealed index files; None without one.
@@ -428,7 +420,7 @@ impl PySealedStore {
     ///
     /// Raises:
     ///     OSError: An I/O error.
-    fn standing(&self, py: Python<'_>, index: PathBuf) -> PyResult<PySealedFiles> {
+    fn standing(&self, py: Python<'_>, index: Location) -> PyResult<PySealedFiles> {
         Ok(PySealedFiles { standing: py.detach(|| self.store.standing(&index))? })
     }
 
@@ -500,14 +492,14 @@ impl PySealedLogs {
     ///     CorruptFileError: The catalog is damaged, of another version, or of a RocketMQ store.
     ///     OSError: An I/O error.
     #[staticmethod]
-    fn open(py: Python<'_>, #[pyo3(from_py_with = location::path)] directory: PathBuf) -> PyResult<Self> {
+    fn open(py: Python<'_>, directory: Location) -> PyResult<Self> {
         Ok(Self { logs: py.detach(|| SealedLogs::open(&directory))? })
     }
 
     /// The directory.
     #[getter]
-    fn directory(&self) -> PyPath {
-        PyPath(self.logs.directory().to_owned())
+    fn directory(&self) -> Location {
+        self.logs.directory().to_owned()
     }
 
     /// The header whose values are sealed next to the keys; None: the keys only.

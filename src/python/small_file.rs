@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
+use crate::io::Location;
 use crate::io::{disk, own_parts, regular_file, storage};
 use crate::rocketmq::store_parts;
 
@@ -30,7 +31,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 ///     OSError: An I/O error; or the path is a directory, pipe, socket or device.
 #[pyfunction]
 #[pyo3(signature = (path, first_bytes=None))]
-fn read_file(py: Python<'_>, path: PathBuf, first_bytes: Option<u64>) -> PyResult<Bound<'_, PyBytes>> {
+fn read_file(py: Python<'_>, path: Location, first_bytes: Option<u64>) -> PyResult<Bound<'_, PyBytes>> {
     let content = py.detach(|| storage::read_file(&path, first_bytes))?;
     Ok(PyBytes::new(py, &content))
 }
@@ -55,7 +56,7 @@ fn replace_file(py: Python<'_>, path: PathBuf, content: PyBackedBytes) -> PyResu
 ///     OSError: An I/O error.
 #[pyfunction]
 #[pyo3(signature = (directory, *, files=false))]
-fn directory_stamp(py: Python<'_>, directory: PathBuf, files: bool) -> PyResult<String> {
+fn directory_stamp(py: Python<'_>, directory: Location, files: bool) -> PyResult<String> {
     Ok(py.detach(|| crate::io::directory_stamp(&directory, files))?)
 }
 

@@ -1,6 +1,5 @@
 //! `Store`: the log and the index of a store, searched together, and the results of a search.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::cast::AsArray as _;
@@ -19,13 +18,13 @@ use super::index_files::log_notes;
 use super::index_header::PyIndexHeader;
 use super::integer;
 use super::keys;
-use super::location::PyPath;
 use super::report;
 use super::sealed::{PySealedFiles, PySealedStore};
 use super::time;
 use crate::error::{Error, Result};
 use crate::hash_index::directory::FilesOptions;
 use crate::hash_index::{KeyColumn, key_hash};
+use crate::io::Location;
 use crate::java_text::decode_utf8;
 use crate::report::Finding;
 use crate::rocketmq::candidates::{Checks, Question, VerifiedMessages};
@@ -80,9 +79,9 @@ impl PyStore {
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn open(
         py: Python<'_>,
-        root: PathBuf,
+        root: Location,
         log: &PyCommitLog,
-        index: PathBuf,
+        index: Location,
         sealed: Option<PyRef<'_, PySealedStore>>,
         #[pyo3(from_py_with = integer::hash_slots)] hash_slots: Option<i64>,
         #[pyo3(from_py_with = integer::max_entries)] max_entries: Option<i64>,
@@ -253,12 +252,12 @@ impl PyStore {
         key: &str,
         begin: Option<&Bound<'_, PyAny>>,
         end: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Option<(PyPath, PySealedFiles, Vec<i64>)>> {
+    ) -> PyResult<Option<(Location, PySealedFiles, Vec<i64>)>> {
         let times = time::time_range(begin, end)?;
         let hash = key_hash(&[topic, "#", key].concat());
         let asked = self.with(py, |store| store.index().ask_sealed(hash, times))?;
         Ok(asked.map(|SealedAnswer { directory, standing, offsets }| {
-            (PyPath(directory), PySealedFiles { standing: standing.as_ref().clone() }, offsets)
+            (directory, PySealedFiles { standing: standing.as_ref().clone() }, offsets)
         }))
     }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use pyo3::prelude::*;
 
 use super::closable::Closable;
-use crate::error::shown;
+use crate::io::Location;
 use crate::io::disk::lock_directory;
 use crate::io::store_lock::{StoreLock, fcntl_lock_holder};
 
@@ -37,13 +37,13 @@ impl PyStoreLock {
     #[staticmethod]
     fn take(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         let lock = py.detach(|| StoreLock::take(&path))?;
-        Ok(Self { lock: Closable::new(lock, path) })
+        Ok(Self { lock: Closable::new(lock, path.into()) })
     }
 
     /// The file.
     #[getter]
     fn path(&self) -> PathBuf {
-        self.lock.path().to_owned()
+        self.lock.path().to_path_buf()
     }
 
     /// True after `release`.
@@ -58,7 +58,7 @@ impl PyStoreLock {
     }
 
     fn __repr__(&self) -> String {
-        format!("StoreLock({:?})", shown(self.lock.path()))
+        format!("StoreLock({:?})", self.lock.path().display().to_string())
     }
 }
 
@@ -75,7 +75,7 @@ impl PyDirectoryLock {
     #[new]
     fn new(directory: PathBuf) -> PyResult<Self> {
         let lock = lock_directory(&directory)?;
-        Ok(Self { lock: Closable::new(lock, directory) })
+        Ok(Self { lock: Closable::new(lock, directory.into()) })
     }
 
     /// Release the lock. A second call does nothing.
@@ -88,6 +88,6 @@ impl PyDirectoryLock {
 ///
 /// 0: the system does not say which process. This process: it holds a `StoreLock` of the file. A missing file is not locked.
 #[pyfunction]
-fn broker_lock_holder(py: Python<'_>, path: PathBuf) -> PyResult<Option<u32>> {
-    Ok(py.detach(|| fcntl_lock_holder(&path))?)
+fn broker_lock_holder(py: Python<'_>, path: Location) -> PyResult<Option<u32>> {
+    Ok(py.detach(|| fcntl_lock_holder(path.local()?))?)
 }

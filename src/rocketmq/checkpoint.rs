@@ -12,9 +12,10 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::error::{Error, Result};
+use crate::io::Location;
 use crate::io::regular_file::open_file;
 use crate::io::{Access, FileSource, ReadAt, WriteAt};
 
@@ -42,7 +43,7 @@ impl Timestamps {
 /// A checkpoint file. The times are read once, when it is opened.
 #[derive(Debug)]
 pub struct StoreCheckpoint {
-    path: PathBuf,
+    path: Location,
     file: FileSource,
     writable: bool,
     /// The times; changes reach the file with [`Self::flush`].
@@ -56,7 +57,8 @@ impl StoreCheckpoint {
     ///
     /// # Errors
     /// An I/O error, with the path.
-    pub fn open(path: &Path) -> Result<Self> {
+    pub fn open(path: impl Into<Location>) -> Result<Self> {
+        let path = &path.into();
         Self::read(path, FileSource::open(path, Access::Pread)?, false)
     }
 
@@ -64,15 +66,16 @@ impl StoreCheckpoint {
     ///
     /// # Errors
     /// An I/O error, with the path.
-    pub fn open_or_create(path: &Path) -> Result<Self> {
-        let file = match open_file(path, true) {
+    pub fn open_or_create(path: impl Into<Location>) -> Result<Self> {
+        let path = &path.into();
+        let file = match open_file(path.local()?, true) {
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => create(path)?,
             opened => opened?,
         };
         Self::read(path, FileSource::new(file, path, true, Access::Pread)?, true)
     }
 
-    fn read(path: &Path, file: FileSource, writable: bool) -> Result<Self> {
+    fn read(path: &Location, file: FileSource, writable: bool) -> Result<Self> {
         let fail = |e| Error::io(path, e);
         let mut bytes = [0u8; 24];
         let there = usize::try_from(file.len()).unwrap_or(usize::MAX).min(bytes.len());
@@ -85,7 +88,7 @@ impl StoreCheckpoint {
     }
 
     /// The file.
-    pub fn path(&self) -> &Path {
+    pub fn path(&self) -> &Location {
         &self.path
     }
 

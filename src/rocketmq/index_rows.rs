@@ -8,7 +8,6 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
@@ -19,6 +18,7 @@ use super::commit_log::{CommitLog, ScanOptions};
 use super::index_entries::{INDEXED_COLUMNS, index_entries};
 use crate::error::{Error, Result};
 use crate::hash_index::{KeyColumn, Keys, Topics, entry_rows};
+use crate::io::Location;
 use crate::io::{Access, FileSource, ReadAt as _};
 use crate::report::Finding;
 
@@ -48,7 +48,7 @@ pub struct Counts {
 ///
 /// # Errors
 /// An I/O error, with the path.
-pub fn write_rows(log: &CommitLog, begin: u64, end: u64, tags: bool, path: &Path) -> Result<Counts> {
+pub fn write_rows(log: &CommitLog, begin: u64, end: u64, tags: bool, path: &Location) -> Result<Counts> {
     let fail = |e| Error::io(path, e);
     let columns = Column::choose(Some(&INDEXED_COLUMNS.map(str::to_owned)))?;
     let options = ScanOptions { begin_phy_offset: begin, columns, batch_size: BATCH_ROWS, ..ScanOptions::default() };
@@ -98,16 +98,16 @@ fn write_batch(entries: &RecordBatch, file: &mut impl Write) -> std::io::Result<
 /// Reads a range of the rows of several files, as if these were one.
 #[derive(Debug)]
 pub struct RowReader {
-    files: std::vec::IntoIter<(PathBuf, u64)>,
+    files: std::vec::IntoIter<(Location, u64)>,
     /// A file, its next row, and the row after its last one.
-    current: Option<(PathBuf, FileSource, u64, u64)>,
+    current: Option<(Location, FileSource, u64, u64)>,
     skip: u64,
     left: u64,
 }
 
 impl RowReader {
     /// Takes the files in their order, each with its number of rows, and the rows `first..last` of all.
-    pub fn new(files: Vec<(PathBuf, u64)>, first: u64, last: u64) -> Self {
+    pub fn new(files: Vec<(Location, u64)>, first: u64, last: u64) -> Self {
         Self { files: files.into_iter(), current: None, skip: first, left: last.saturating_sub(first) }
     }
 
@@ -181,11 +181,11 @@ mod tests {
     #[test]
     fn a_range_of_several_files_is_read_as_of_one() {
         let directory = tempfile::tempdir().unwrap();
-        let files: Vec<(PathBuf, u64)> = [0u64, 3, 0, 5, 1]
+        let files: Vec<(Location, u64)> = [0u64, 3, 0, 5, 1]
             .iter()
             .enumerate()
             .scan(0i32, |number, (place, count)| {
-                let path = directory.path().join(place.to_string());
+                let path = Location::from(directory.path().join(place.to_string()));
                 let mut bytes = Vec::new();
                 for _ in 0..*count {
                     bytes.extend(number.to_le_bytes());

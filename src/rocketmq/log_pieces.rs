@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::io::remote::is_remote;
 use crate::rocketmq::commit_log::{CommitLog, PlannedLog};
 use crate::rocketmq::consume_queue::ConsumeQueue;
 use crate::rocketmq::offset_files::OffsetFile;
@@ -42,7 +41,7 @@ pub fn cut_log(
     let piece_bytes = if queues.is_empty() { u64::MAX } else { piece_bytes.max(1) };
     let parts: Vec<FilePart> = ranges.iter().flat_map(|range| parts_of(&files, *range, piece_bytes)).collect();
     let wanted: Vec<i64> = parts.iter().flat_map(FilePart::inner_offsets).map(u64::cast_signed).collect();
-    let threads = if is_remote(log.path()) { REMOTE_THREADS } else { 1 };
+    let threads = if log.path().is_remote() { REMOTE_THREADS } else { 1 };
     let proposed = queues.iter().map(|queue| marks_of(queue, &wanted, threads)).collect::<Result<Vec<_>>>()?;
     let mut cuts = (0..wanted.len()).map(|number| {
         let marks = proposed.iter().filter_map(|marks| marks.get(number).copied().flatten());

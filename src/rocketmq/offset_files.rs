@@ -8,13 +8,13 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
 use std::ops::Deref;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::io::Location;
 use crate::io::disk::{self, NewFile};
 use crate::io::open_cache::{OpenCache, Slot};
-use crate::io::remote::is_remote;
 use crate::io::storage::{self, Identity, Status};
 use crate::io::{Access, FileSource};
 use crate::report::{Kind, Report};
@@ -33,7 +33,7 @@ pub struct OffsetFile {
     /// Bytes that belong to it: its length, but not past the start of the next file.
     pub len: u64,
     /// Its name.
-    pub path: PathBuf,
+    pub path: Location,
     /// The `ETag` of an object.
     pub etag: Option<String>,
 }
@@ -43,7 +43,7 @@ impl OffsetFile {
     ///
     /// # Errors
     /// `InvalidArgument` if the name is not an offset; an I/O error, with the path.
-    pub(super) fn at(path: &Path) -> Result<Self> {
+    pub(super) fn at(path: &Location) -> Result<Self> {
         let start = path.file_name().and_then(|name| name.to_str()).and_then(file_name::parse);
         let start = start.ok_or_else(|| {
             Error::InvalidArgument(format!("{}: expected a name of 20 decimal digits", path.display()))
@@ -52,7 +52,7 @@ impl OffsetFile {
     }
 
     /// Describes a file of which no later file holds a part.
-    fn found(start: u64, path: PathBuf, found: Status) -> Self {
+    fn found(start: u64, path: Location, found: Status) -> Self {
         let etag = if let Identity::Remote(etag) = found.identity { etag } else { None };
         Self { start, len: found.len, path, etag }
     }
@@ -64,7 +64,7 @@ impl OffsetFile {
 }
 
 /// Lists the files with their whole lengths, in the order of their offsets, and the other directory entries.
-fn entries(directories: &[PathBuf]) -> Result<(Vec<OffsetFile>, Vec<PathBuf>)> {
+fn entries(directories: &[Location]) -> Result<(Vec<OffsetFile>, Vec<Location>)> {
     let (mut files, mut strays) = (Vec::new(), Vec::new());
     for directory in directories {
         for entry in storage::list(directory)? {
@@ -91,7 +91,7 @@ fn entries(directories: &[PathBuf]) -> Result<(Vec<OffsetFile>, Vec<PathBuf>)> {
 pub(super) struct Listing {
     files: Arc<[OffsetFile]>,
     /// Entries that no reader opens, such as compressed files, by the offset at the start of their names.
-    aside: Arc<[(u64, PathBuf)]>,
+    aside: Arc<[(u64, Location)]>,
 }
 
 impl Deref for Listing {
@@ -109,9 +109,9 @@ impl From<Vec<OffsetFile>> for Listing {
 }
 
 impl Listing {
-    fn new(files: Vec<OffsetFile>, strays: &[PathBuf]) -> Self {
-        let start = |path: &PathBuf| file_name::parse_beginning(path.file_name()?.to_str()?);
-        let mut aside: Vec<(u64, PathBuf)> =
+    fn new(files: Vec<OffsetFile>, strays: &[Location]) -> Self {
+        let start = |path: &Location| file_name::parse_beginning(path.file_name()?.to_str()?);
+        let mut aside: Vec<(u64, Location)> =
             strays.iter().filter_map(|path| Some((start(path)?, path.clone()))).collect();
         aside.sort();
         aside.dedup_by_key(|(start, _)| *start);
@@ -125,7 +125,7 @@ impl Listing {
 ///
 /// # Errors
 /// An I/O error, with the path.
-pub(super) fn list(directories: &[PathBuf]) -> Result<Vec<OffsetFile>> {
+pub(super) fn list(directories: &[Location]) -> Result<Vec<OffsetFile>> {
     Ok(in_sequence(entries(directories)?.0))
 }
 
@@ -133,7 +133,7 @@ pub(super) fn list(directories: &[PathBuf]) -> Result<Vec<OffsetFile>> {
 ///
 /// # Errors
 /// An I/O error, with the path.
-pub(super) fn list_with_aside(directories: &[PathBuf]) -> Result<Listing> {
+pub(super) fn list_with_aside(directories: &[Location]) -> Result<Listing> {
     let (files, strays) = entries(directories)?;
     Ok(Listing::new(files, &strays))
 }
@@ -142,7 +142,7 @@ pub(super) fn list_with_aside(directories: &[PathBuf]) -> Result<Listing> {
 ///
 /// # Errors
 /// An I/O error, with the path.
-pub(super) fn list_if_any(directory: &PathBuf) -> Result<Option<Listing>> {
+pub(super) fn list_if_any(directory: &Location) -> Result<Option<Listing>> {
     let (files, strays) = entries(std::slice::from_ref(directory))?;
     Ok((!files.is_empty() || !strays.is_empty()).then(|| Listing::new(files, &strays)))
 }
@@ -162,7 +162,7 @@ fn in_sequence(mut files: Vec<OffsetFile>) -> Vec<OffsetFile> {
 ///
 /// # Errors
 /// An I/O error, with the path.
-pub(super) fn list_all(directories: &[PathBuf]) -> Result<Vec<OffsetFile>> {
+pub(super) fn list_all(directories: &[Location]) -> Result<Vec<OffsetFile>> {
     Ok(entries(directories)?.0)
 }
 
@@ -170,7 +170,7 @@ pub(super) fn list_all(directories: &[PathBuf]) -> Result<Vec<OffsetFile>> {
 ///
 /// # Errors
 /// `Corrupt` for a file that [`list`] leaves out; an I/O error, with the path.
-pub(super) fn refuse_misnamed(directories: &[PathBuf]) -> Result<()> {
+pub(super) fn refuse_misnamed(directories: &[Location]) -> Result<()> {
     let mut files = list_all(directories)?;
     let misnamed = take_misnamed(&mut files);
     misnamed.first().map_or(Ok(()), |file| {
@@ -232,11 +232,11 @@ pub struct Gap {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sign {
     /// The bytes are between this file and the next one.
-    Between(PathBuf, PathBuf),
+    Between(Location, Location),
     /// Index entries have offsets after the end of this file, the last one.
-    Index(PathBuf),
+    Index(Location),
     /// This directory entry has the name of the missing file with a suffix, and no reader opens it.
-    Aside(PathBuf),
+    Aside(Location),
 }
 
 impl Gap {
@@ -335,7 +335,7 @@ pub(super) fn add_aside(gaps: &mut Vec<Gap>, listing: &Listing, default_size: u6
 ///
 /// # Errors
 /// An I/O error, with the path.
-pub(super) fn check(directories: &[PathBuf]) -> Result<Report> {
+pub(super) fn check(directories: &[Location]) -> Result<Report> {
     let (mut files, strays) = entries(directories)?;
     let misnamed = take_misnamed(&mut files);
     let size = file_size(&files);
@@ -408,7 +408,7 @@ pub(super) fn create(path: &Path, len: u64, space: Space) -> Result<File> {
 /// # Errors
 /// An I/O error, with the path; `WriteFailed` if the directory cannot be synced.
 pub fn delete_file(path: &Path) -> Result<bool> {
-    let identity = match storage::status(path) {
+    let identity = match storage::status(&path.into()) {
         Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(false),
         status => status?.identity,
     };
@@ -430,10 +430,11 @@ pub(super) fn open(file: &OffsetFile, access: Access) -> Result<FileSource> {
 ///
 /// A broker that spreads its log over disks has one setting for all directories (upstream
 /// `MessageStoreConfig.MULTI_PATH_SPLITTER`).
-pub fn directories(path: &Path) -> Vec<PathBuf> {
+pub fn directories(path: &Location) -> Vec<Location> {
     match path.to_str() {
+        _ if !path.parts().is_empty() => path.parts().to_vec(),
         Some(text) if text.contains(',') && !storage::exists(path) => {
-            text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(PathBuf::from).collect()
+            text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(Location::from).collect()
         }
         _ => vec![path.to_owned()],
     }
@@ -455,7 +456,7 @@ impl OpenFiles {
     /// Returns the open file. If the file has grown or was replaced, it is opened again.
     pub(super) fn get(&self, file: &OffsetFile, access: Access) -> Result<Arc<FileSource>> {
         // A remote file is asked with each request whether it is still the same.
-        let now = if is_remote(&file.path) {
+        let now = if file.path.is_remote() {
             (file.len, Identity::Remote(None))
         } else {
             let now = storage::status(&file.path)?;

@@ -18,7 +18,6 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::fmt;
 use std::io::ErrorKind;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 
@@ -28,7 +27,8 @@ use arrow_schema::{ArrowError, SchemaRef};
 use super::commit_log::columns::{self, Column};
 use super::commit_log::{BatchBuilder, Bodies, CommitLog, Filter, FramesAt, Row, Wanted};
 use super::consume_queue::{ConsumeQueue, Kind, Options, each_topic, queues_of};
-use crate::error::{Error, Result, shown};
+use crate::error::{Error, Result};
+use crate::io::Location;
 use crate::java_text::decode_utf8;
 
 /// Maximum number of messages of a step.
@@ -120,7 +120,7 @@ enum Fault {
 
 impl Fault {
     fn describe(&self, part: &QueuePart) -> String {
-        let place = shown(part.queue.path());
+        let place = part.queue.path().display().to_string();
         match self {
             Self::Missing(queue_offset) => format!("{place}: expected unit {queue_offset}, found none"),
             Self::LeadsBack(Unit { queue_offset, phy_offset, .. }) => {
@@ -663,12 +663,12 @@ pub fn certain_range(log: &CommitLog, queues: &[QueuePart]) -> Result<(u64, u64)
 /// An I/O error, with the path.
 pub fn dispatched_end(
     log: &Arc<CommitLog>,
-    folders: &[PathBuf],
+    folders: &[Location],
     topics: Option<&[String]>,
     options: &Options,
     threads: usize,
 ) -> Result<Option<u64>> {
-    let last_units = |topic: &str, directories: &[PathBuf]| -> Result<Vec<(Unit, String, i64)>> {
+    let last_units = |topic: &str, directories: &[Location]| -> Result<Vec<(Unit, String, i64)>> {
         let mut found = Vec::new();
         for directory in directories {
             for place in queues_of(topic, directory)? {

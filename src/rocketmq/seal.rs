@@ -5,18 +5,18 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::commit_log::{CommitLog, HeadTimes, KnownEnd};
 use super::index_recovery::{holds_tags, is_indexed};
 use super::offset_files::OffsetFile;
-use crate::error::{Error, Result, shown};
+use crate::error::{Error, Result};
 use crate::hash_index::sealed::{
     self, Blocks, Catalog, Draft, Facts, Layout, NO_TIME, Row, Rows, Sample, SealedKeys, Sealing, Source, StoreFile,
     Take, place,
 };
 use crate::hash_index::{Entry, Hits, IndexFile};
+use crate::io::Location;
 use crate::io::storage::{self, Kind as FileKind};
 use crate::report::{Kind, Report};
 use crate::time_range::TimeRange;
@@ -38,12 +38,17 @@ const GEOMETRY: [&str; 2] = ["logdex.hash_slots", "logdex.max_entries"];
 ///
 /// # Errors
 /// An I/O error, with the path.
-pub fn sealing(root: &Path, directory: &Path, log: Arc<CommitLog>, index: Vec<Arc<IndexFile>>) -> Result<Sealing> {
+pub fn sealing(
+    root: &Location,
+    directory: &Location,
+    log: Arc<CommitLog>,
+    index: Vec<Arc<IndexFile>>,
+) -> Result<Sealing> {
     let mut files = place::list_store(root, directory, kind_of)?;
     for file in log.files()? {
         if !files.iter().any(|(path, _)| *path == file.path) {
             let status = storage::status(&file.path)?;
-            let path = shown(&file.path);
+            let path = file.path.display().to_string();
             files.push((file.path, StoreFile::new(&path, kind_of(&path), &status)));
         }
     }
@@ -282,7 +287,7 @@ fn kind_of(path: &str) -> &'static str {
 /// The sealed index of a store, open for lookups.
 #[derive(Debug)]
 pub struct SealedStore {
-    directory: PathBuf,
+    directory: Location,
     catalog: Catalog,
     keys: SealedKeys,
 }
@@ -307,7 +312,7 @@ impl SealedStore {
     ///
     /// # Errors
     /// `NotFound`; `Corrupt` if there is another file; the system's error, with the path.
-    pub fn open(directory: &Path, beside: &[PathBuf]) -> Result<Self> {
+    pub fn open(directory: &Location, beside: &[Location]) -> Result<Self> {
         let catalog = place::read_catalog(directory, beside)?;
         if catalog.layout != Layout::OneLog {
             let path = directory.join(place::CATALOG);
@@ -318,7 +323,7 @@ impl SealedStore {
     }
 
     /// The directory.
-    pub fn directory(&self) -> &Path {
+    pub fn directory(&self) -> &Location {
         &self.directory
     }
 
@@ -350,7 +355,7 @@ impl SealedStore {
     ///
     /// # Errors
     /// The system's error, with the path.
-    pub fn standing(&self, index: &Path) -> Result<Standing> {
+    pub fn standing(&self, index: &Location) -> Result<Standing> {
         let mut standing = Standing { is_all: true, ..Standing::default() };
         let listed = match storage::list(index) {
             Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Vec::new(),
@@ -401,7 +406,7 @@ impl SealedStore {
     /// The system's error, with the path.
     pub fn tell_end(&self, log: &CommitLog) -> Result<()> {
         let files = log.files()?;
-        let of_path = |path: &Path| {
+        let of_path = |path: &Location| {
             let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
             self.catalog.files.iter().find(|file| file.kind == LOG && file.path.rsplit('/').next() == name.as_deref())
         };
@@ -469,7 +474,7 @@ impl Standing {
         self.is_all || self.spans.iter().any(|(first, last)| (*first..=*last).contains(&offset))
     }
 
-    fn is_of(&self, path: &Path) -> bool {
+    fn is_of(&self, path: &Location) -> bool {
         let name = path.file_name().map(|name| name.to_string_lossy());
         name.is_some_and(|name| self.names.iter().any(|each| *each == name))
     }
@@ -483,7 +488,7 @@ fn joint(text: &str) -> Option<(&str, i64, i64)> {
 }
 
 /// Returns whether the header of an index file says what the catalog does.
-fn has_header(path: &Path, file: &StoreFile, entries: i64) -> Result<bool> {
+fn has_header(path: &Location, file: &StoreFile, entries: i64) -> Result<bool> {
     let header = crate::hash_index::Header::of_file(path)?;
     let counted = i64::from(header.next_position()) - 1;
     let first_last = (Some(header.begin_phy_offset), Some(header.end_phy_offset));

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use super::offset_files::{self, OffsetFile};
 use crate::error::{Error, Result};
+use crate::io::Location;
 use crate::io::disk::{self, write_all_at};
 use crate::io::regular_file::open_file;
 use crate::io::{Holes, PlainFile, ReadAt as _};
@@ -33,7 +34,8 @@ pub(super) struct Truncated {
 ///
 /// # Errors
 /// `InvalidArgument` for an offset before the log; an I/O error, with the path.
-pub fn truncate_log(directory: &Path, end_phy_offset: u64) -> Result<Report> {
+pub fn truncate_log(directory: impl Into<Location>, end_phy_offset: u64) -> Result<Report> {
+    let directory = &directory.into();
     let directories = offset_files::directories(directory);
     let mut truncated = Truncated::default();
     loop {
@@ -61,7 +63,8 @@ pub fn truncate_log(directory: &Path, end_phy_offset: u64) -> Result<Report> {
 ///
 /// # Errors
 /// An I/O error, with the path.
-pub fn log_truncation(directory: &Path, end_phy_offset: u64) -> Result<Report> {
+pub fn log_truncation(directory: impl Into<Location>, end_phy_offset: u64) -> Result<Report> {
+    let directory = &directory.into();
     let mut truncated = Truncated::default();
     for file in offset_files::list(&offset_files::directories(directory))? {
         let bytes = written_len(&file.path, end_phy_offset.saturating_sub(file.start))?;
@@ -209,7 +212,7 @@ mod tests {
             assert_eq!(counts(&log_truncation(folder.path(), end).unwrap()), [bytes, deleted], "{end}");
             let report = truncate_log(folder.path(), end).unwrap();
             assert_eq!(counts(&report), [bytes, deleted], "{end}");
-            let files = offset_files::list(&[folder.path().to_owned()]).unwrap();
+            let files = offset_files::list(&[folder.path().into()]).unwrap();
             let content: Vec<_> = files.iter().map(|file| fs::read(&file.path).unwrap()).collect();
             assert_eq!(content, left, "{end}");
             assert!(folder.path().join("stray").exists());
@@ -255,7 +258,7 @@ mod tests {
         assert_eq!(counts(&truncate_log(folder.path(), 0).unwrap()), [0, 0]);
         log(folder.path());
         assert!(matches!(truncate_log(folder.path(), 63), Err(Error::InvalidArgument(_))));
-        assert!(matches!(truncate_log(&folder.path().join("none"), 63), Err(Error::Io { .. })));
-        assert_eq!(offset_files::list(&[folder.path().to_owned()]).unwrap().len(), 4);
+        assert!(matches!(truncate_log(folder.path().join("none"), 63), Err(Error::Io { .. })));
+        assert_eq!(offset_files::list(&[folder.path().into()]).unwrap().len(), 4);
     }
 }

@@ -18,7 +18,7 @@ import golden
 import golden_kafka
 import object_store
 import store_answers
-from logdex._core import list_remote, locate, read_file
+from logdex._core import locate, read_file
 from logdex.kafka import LogDir, build_key_index
 from logdex.rocketmq import IndexService, MessageStore
 from spark_cluster import standalone
@@ -93,7 +93,7 @@ def test_a_cluster_without_a_shared_disk_reads_finds_builds_and_seals(tmp_path: 
         assert program.returncode == 0, program.stderr[-4000:]
         answers = json.loads(program.stdout)
         files = json.loads(read_file(locate(f"{out}/index/_committed.json", server.options)))["files"]
-        for path, _ in list_remote(locate(f"{out}/sealed/_logdex/keys", server.options)):
+        for path in locate(f"{out}/sealed/_logdex/keys", server.options).iterdir():
             copy = tmp_path / "sealed" / "keys" / path.name
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_bytes(read_file(path))

@@ -12,7 +12,7 @@ import pytest
 
 import logdex
 from logdex import kafka, rocketmq
-from logdex._core import local_path, locate, storage_options
+from logdex._core import RemotePath, local_path, locate
 from logdex.cli import commands, main
 from logdex.hash_index import IndexDirectory
 
@@ -97,9 +97,9 @@ def test_other_options_for_a_bucket_are_another_place() -> None:
     assert str(first) == str(second) == "s3://two/x"
     # No caller gets the options of another caller.
     assert locate(str(first)) not in (first, second)
-    assert storage_options(locate(str(first))) == {}
-    assert locate(first) == first
-    assert storage_options(first) == options
+    assert isinstance(first, RemotePath)
+    assert first.storage_options == options
+    assert locate(first) == locate(first, options) == first
     assert pickle.loads(pickle.dumps(second)) == second  # noqa: S301 -- our own bytes
     assert "never shown" not in repr([first, second])
 
@@ -193,7 +193,7 @@ def test_every_form_of_a_file_url_opens_the_same_store(store: Callable[[str], Pa
     with rocketmq.CommitLog.open(log_url) as log:
         assert log.path == place / "commitlog"
     with rocketmq.MessageStore.open(given, commit_log=f"{log_url},{log_url}") as opened:
-        assert opened.layout.commit_log == f"{place}/commitlog,{place}/commitlog"
+        assert str(opened.layout.commit_log) == f"{place}/commitlog,{place}/commitlog"
 
 
 def test_a_path_object_that_lost_a_slash_is_refused_too() -> None:

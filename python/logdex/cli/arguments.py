@@ -99,7 +99,7 @@ def _located(place: Any, arguments: argparse.Namespace) -> Any:  # noqa: ANN401 
     if not isinstance(place, str) or "://" not in place or place.startswith("file:"):
         return place
     options = dict(arguments.storage)
-    return _core.locate_all(place, options) if "," in place else _core.locate(place, options)
+    return _core.locate_all(place, options)
 
 
 def _tiered_key(text: str) -> tuple[str, str]:

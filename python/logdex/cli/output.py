@@ -12,7 +12,7 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TextIO
 
-from logdex._core import json_lines, text_lines, time_text, unmarked
+from logdex._core import json_lines, text_lines, time_text, without_secrets
 from logdex.errors import printable
 from logdex.report import size_text
 
@@ -132,7 +132,7 @@ def counts_text(checked: dict[str, int]) -> str:
 def complain(text: str) -> None:
     """Print an error on standard error. If that fails, the exit code still reports the error."""
     with contextlib.suppress(OSError):
-        sys.stderr.write(f"{styled('logdex:', RED, sys.stderr)} {printable(in_flags(unmarked(text)))}\n")
+        sys.stderr.write(f"{styled('logdex:', RED, sys.stderr)} {printable(in_flags(without_secrets(text)))}\n")
 
 
 def styled(text: str, style: str, stream: TextIO) -> str:

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from logdex import _core
-from logdex._files import locate_beside
+from logdex._core import locate_beside
 from logdex.errors import CorruptFileError
 
 if TYPE_CHECKING:

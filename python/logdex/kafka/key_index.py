@@ -13,7 +13,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 from logdex import _core
-from logdex._files import Closing, RemotePath, existing_directory, refuse_broker_directory
+from logdex._core import RemotePath
+from logdex._files import Closing, existing_directory, refuse_broker_directory
 from logdex.errors import CorruptFileError
 from logdex.hash_index import IndexDirectory
 from logdex.hash_index.directory import list_directory

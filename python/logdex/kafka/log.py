@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from logdex import _core
-from logdex._files import RemotePath, existing_directory, refuse_broker_directory
+from logdex._files import existing_directory, refuse_broker_directory
 from logdex._filesystem import in_filesystem
 from logdex._types import Isolation, check_int64
 from logdex.detection import Kind, detect
@@ -523,5 +523,5 @@ def warn_of_missing_segments(logs: Iterable[Log]) -> None:
 def refuse_rebuild_into(directory: str | PathLike[str], partition_dir: Path) -> None:
     """Raise `ValueError` if index files would be written into a broker's directory that is not the partition's own."""
     target = _core.local_path(directory)
-    is_own = not isinstance(partition_dir, RemotePath) and target.resolve() == partition_dir.resolve()
+    is_own = target.resolve() == partition_dir.resolve()
     refuse_broker_directory(target, own=[partition_dir, partition_dir.absolute().parent] if is_own else [])

@@ -9,7 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from logdex import _core
-from logdex._files import Closing, existing_directory, locate_beside
+from logdex._core import locate_beside
+from logdex._files import Closing, existing_directory
 from logdex._filesystem import in_filesystem
 from logdex._types import check_int64
 from logdex.detection import Kind, detect

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import errno
 import logging
-import os
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from logdex import _core
-from logdex._core import SealedLogs, Sealing, SealSource, ThreadLock
-from logdex._files import Closing, RemotePath, locate_beside, refuse_broker_directory
+from logdex._core import RemotePath, SealedLogs, Sealing, SealSource, ThreadLock, locate_beside
+from logdex._files import Closing, refuse_broker_directory
 from logdex.errors import CorruptFileError
 from logdex.hash_index.sealed import open_sealed
 from logdex.kafka.files import MAX_OFFSET
 from logdex.report import Report, merge
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
@@ -57,9 +57,8 @@ class SealedKeys(Closing):
             FileNotFoundError: There is no sealed index at the path that was given.
             CorruptFileError: Its catalog is damaged.
         """
-        is_tiered = os.fspath(log_dir).startswith("tiered+")
         # Remote storage cannot be written to, so its own directory has none.
-        is_without = sealed == "never" or (sealed == "auto" and is_tiered)
+        is_without = sealed == "never" or (sealed == "auto" and _core.is_tiered(log_dir))
         self._sealed = None if is_without else open_sealed(sealed, log_dir, SealedLogs.open)
         self._lock = ThreadLock()
 
@@ -170,8 +169,7 @@ def sealing_target(log_dir: Path, out: str | os.PathLike[str] | None) -> Path:
     No local directory of a broker: the name of a directory in it must be that of a partition, else the broker does not start.
     Source: LogManager#loadLogs, UnifiedLog#parseTopicPartitionName.
     """
-    is_tiered = os.fspath(log_dir).startswith("tiered+")
-    if out is None and is_tiered:
+    if out is None and _core.is_tiered(log_dir):
         raise ValueError(f"{log_dir}: segments in remote storage; expected out=, a directory for the sealed index")
     directory = _core.sealed_directory(log_dir if out is None else locate_beside(log_dir, out))
     if not isinstance(directory, RemotePath) and (directory.parent / BROKER_PROPERTIES).exists():

@@ -6,12 +6,12 @@ Source: StorePathConfigHelper. `storePathCommitLog` may name other directories f
 from __future__ import annotations
 
 import errno
-import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from logdex import detection
 from logdex._core import (
+    RemotePath,
     broker_lock_holder,
     commit_log_directories,
     expect_heads,
@@ -20,10 +20,11 @@ from logdex._core import (
     locate_all,
     read_file,
 )
-from logdex._files import RemotePath, existing_directory
+from logdex._files import existing_directory
 from logdex.rocketmq.broker_config import LIGHT_OFFSETS, TOPICS, members_of
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping
     from pathlib import Path
 
@@ -37,12 +38,8 @@ class StoreLayout:
     """The paths of a store. `root` is the directory of the log if there is no store around it."""
 
     root: Path
-    commit_log: str
-    """The directory of the log, or several, separated by commas."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Pickling a path keeps the options of its store; pickling a text does not.
-        return _layout, (self.root, *commit_log_directories(self.commit_log))
+    commit_log: Path
+    """The directory of the log, or several, shown with commas between."""
 
     @property
     def index(self) -> Path:
@@ -111,10 +108,6 @@ class StoreLayout:
         return self.root / "config"
 
 
-def _layout(root: Path, *directories: Path) -> StoreLayout:
-    return StoreLayout(root, ",".join(map(os.fspath, directories)))
-
-
 def find_layout(
     path: str | os.PathLike[str],
     commit_log: str | os.PathLike[str] | None = None,
@@ -138,14 +131,14 @@ def find_layout(
                 expect_lists([root])
                 files = sorted(filter(detection.OFFSET_NAME.fullmatch, _names(log)))
                 expect_heads([log / name for name in {*files[:1], *files[-2:]}])
-            return StoreLayout(root, os.fspath(log))
+            return StoreLayout(root, log)
     # Not is_dir(), which hides errors of the system.
     names = _names(root)
     if "commitlog" in names:
-        return StoreLayout(root, os.fspath(log))
+        return StoreLayout(root, log)
     if detection.holds_log_files(root, names):
         alone = root.name != "commitlog"
-        return StoreLayout(root if alone else root.parent, os.fspath(root))
+        return StoreLayout(root if alone else root.parent, root)
     hint = detection.hint(root, names)
     what = f"no RocketMQ store (it would hold a commitlog directory){f'; {hint}' if hint else ''}"
     raise FileNotFoundError(errno.ENOENT, what, str(root))

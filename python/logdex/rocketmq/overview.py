@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from arro3.core import DataType, RecordBatchReader
 
-from logdex._core import StoreCheckpoint, unmarked
+from logdex._core import StoreCheckpoint
 from logdex.errors import LogdexError
 from logdex.report import Damage
 from logdex.rocketmq.read import subtract
@@ -43,7 +43,7 @@ def overview(
     Damage.of([*gaps, *totals.gaps]).warn()
     indexed = max((header.end_phy_offset for header in headers), default=None)
     return {
-        "commit_log": unmarked(layout.commit_log),
+        "commit_log": str(layout.commit_log),
         "log_files": len(log.files),
         "log_file_bytes": log.file_size,
         "min_offset": first,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from logdex import _core
 from logdex._core import SealedStore, Sealing, SealSource
-from logdex._files import RemotePath, refuse_broker_directory
+from logdex._files import refuse_broker_directory
 from logdex.hash_index.sealed import open_sealed
 from logdex.report import Report, merge
 
@@ -30,8 +30,7 @@ def open_store(sealed: Sealed, root: Path) -> SealedStore | None:
 
     The directories of a remote store that a search needs are listed at the same time.
     """
-    beside = [root / "commitlog", root / "index"] if isinstance(root, RemotePath) else []
-    return open_sealed(sealed, root, partial(SealedStore.open, beside=beside))
+    return open_sealed(sealed, root, partial(SealedStore.open, beside=[root / "commitlog", root / "index"]))
 
 
 def sealing_target(root: Path, out: Path | None) -> Path:

@@ -9,8 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from logdex import _core
-from logdex._core import CommitLog, ThreadLock, locate
-from logdex._files import RemotePath, locate_beside
+from logdex._core import CommitLog, RemotePath, ThreadLock, locate, locate_beside
 from logdex._filesystem import all_in_filesystem, in_filesystem
 from logdex._types import MAX_INT64, check_int64, check_queue_id, check_text
 from logdex.arrow import BatchStream
@@ -136,12 +135,12 @@ class MessageStore(Source):
             commit_log = None if commit_log is None else all_in_filesystem(commit_log, filesystem)
         # A broker's answers are left to the index files.
         is_searched = compat is None
-        place = locate(root, storage_options)
+        root = locate(root, storage_options)
         if storage_options and sealed not in ("auto", "never"):
-            sealed = locate(sealed, storage_options)
+            sealed = locate_beside(root, sealed, storage_options)
         # Of a remote store first, because this lists its directories with the same wait.
-        is_remote = is_searched and isinstance(place, RemotePath)
-        opened = open_store(sealed, place) if is_remote else None
+        is_remote = is_searched and isinstance(root, RemotePath)
+        opened = open_store(sealed, root) if is_remote else None
         layout = find_layout(root, commit_log, storage_options, is_sealed=opened is not None)
         if is_searched and not is_remote:
             opened = open_store(sealed, layout.root)

@@ -6,8 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from logdex._core import forget_lists
-from logdex._files import RemotePath
+from logdex._core import RemotePath, forget_lists
 from logdex.hash_index.committed import commit_copies, replace_object
 from logdex.kafka import LogDir, TopicPartition
 from logdex.kafka.key_index import (
@@ -85,7 +84,7 @@ def build_key_index(
 
     reports = call_in_tasks(spark, index, partitions)
     # The plan listed the target before the workers wrote there.
-    forget_lists()
+    forget_lists(target)
     return merge(reports)
 
 

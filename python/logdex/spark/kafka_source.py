@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
-from logdex._core import cut_segments, plan_files, planned_file_faults, read_records
-from logdex._files import RemotePath
+from logdex._core import RemotePath, cut_segments, plan_files, planned_file_faults, read_records
 from logdex._types import Isolation, OnError
 from logdex.detection import Kind, detect
 from logdex.errors import CorruptFileError

@@ -6,12 +6,10 @@ Each function returns None if its option is not set, unless it has a default, an
 from __future__ import annotations
 
 import json
-import os
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
-from logdex._core import locate
-from logdex._files import RemotePath
+from logdex._core import join_directories, locate
 from logdex._types import MAX_INT64, MIN_INT64, Access, Compat, check_int64
 from logdex.hash_index.query import time_bound
 
@@ -67,7 +65,7 @@ def paths(options: Mapping[str, str], what: str) -> list[Path]:
     if not given:
         raise ValueError(f"{what} needs a directory, as in load(directory)")
     found = [_located(each, options) for each in given]
-    if len({each if isinstance(each, RemotePath) else each.resolve() for each in found}) < len(found):
+    if len({each.resolve() for each in found}) < len(found):
         raise ValueError(f"{what}: a directory is named twice in {', '.join(given)}, its rows would come twice")
     return found
 
@@ -76,10 +74,10 @@ def _located(given: str, options: Mapping[str, str]) -> Path:
     return locate(given, storage(options)).absolute()
 
 
-def directories(options: Mapping[str, str], name: str) -> str | None:
-    """Return a directory, or several separated by commas, as absolute paths."""
+def directories(options: Mapping[str, str], name: str) -> Path | None:
+    """Return a directory, or several as one path, absolute."""
     given = names(options, name)
-    return None if given is None else ",".join(os.fspath(_located(each, options)) for each in given)
+    return None if given is None else join_directories([_located(each, options) for each in given])
 
 
 def texts(options: Mapping[str, str], name: str) -> tuple[str, ...] | None:

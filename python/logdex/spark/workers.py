@@ -25,8 +25,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from logdex._core import commit_log_directories, directory_stamp, expect_lists, locate, plan_files
-from logdex._files import RemotePath
+from logdex._core import RemotePath, commit_log_directories, directory_stamp, expect_lists, locate, plan_files
 from logdex.errors import LogdexError
 from logdex.rocketmq import CommitLog, IndexService, MessageStore
 from logdex.spark.index.job import finish_commits, index_files
@@ -119,7 +118,7 @@ def driver_path(
     """
     place = locate(path, storage_options or {})
     spark = spark or SparkSession.getActiveSession()
-    if spark is None or isinstance(place, RemotePath) or place.is_absolute():
+    if spark is None or place.is_absolute():
         return place.absolute()
     if is_connect(spark):
         raise ValueError(f"{path}: expected an absolute path: a Connect session does not know the driver's directory")
@@ -173,8 +172,8 @@ def index_service(directory: Path, **options: Any) -> IndexService:
     return _cached(IndexService.open, directory, options, files=[directory])
 
 
-def commit_log(directory: str, **options: Any) -> CommitLog:
-    """Return the open commit log of a directory, or of several directories separated by commas."""
+def commit_log(directory: Path, **options: Any) -> CommitLog:
+    """Return the open commit log of a directory, or of several directories that are one path."""
     return _cached(CommitLog.open, directory, options, names=commit_log_directories(directory))
 
 
@@ -217,7 +216,7 @@ def planned_index(
 
 def _cached(
     open_handle: Callable[..., _Handle],
-    path: str | Path,
+    path: Path,
     options: dict[str, Any],
     names: Sequence[Path] = (),
     files: Sequence[Path] = (),
@@ -226,7 +225,7 @@ def _cached(
 
     A log has many files, and its handle sees when they change.
     """
-    key = (open_handle, os.fspath(path), *sorted(options.items()))
+    key = (open_handle, path, *sorted(options.items()))
     expect_lists([*names, *files])
     stamps = [directory_stamp(each) for each in names] + [directory_stamp(each, files=True) for each in files]
     with _lock:

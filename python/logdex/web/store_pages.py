@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from logdex._core import MessageFilter, unmarked
+from logdex._core import MessageFilter
 from logdex.web.check_pages import CheckPages
 from logdex.web.commands import call, command
 from logdex.web.index_pages import IndexViews
@@ -72,7 +72,7 @@ class StorePages:
         self._place = place
         self._store = store
         self._messages = MessagePages(store, place)
-        self._index = IndexViews(lambda: store.index, unmarked(str(store.layout.index)))
+        self._index = IndexViews(lambda: store.index, str(store.layout.index))
         self._check = CheckPages.of(place, store.verify, self._python("print(store.verify())"))
         self._facts = Shared(self._read_facts)
         self._pictures = Shared(self._draw)
@@ -254,7 +254,7 @@ class StorePages:
         python = self._python(
             f"queue = {call('store.queue', topic, queues[0][0])}", "print(queue.min_offset, queue.max_offset)"
         )
-        shell = command("info", unmarked(str(queues[0][1].path.parent)))
+        shell = command("info", str(queues[0][1].path.parent))
         return View("topic.html", f"Topic {topic}", values, listing, shell, python)
 
     def _ends(self, queue: ConsumeQueue) -> tuple[int | None, int | None]:
@@ -373,9 +373,7 @@ class StorePages:
         python = self._python(
             f"reader = {call('store.commit_log.scan', begin_phy_offset=begin, end_phy_offset=end, stop='valid')}"
         )
-        return View(
-            "log_file.html", f"File {name} of the log", values, rows, command("info", unmarked(str(path))), python
-        )
+        return View("log_file.html", f"File {name} of the log", values, rows, command("info", str(path)), python)
 
 
 def _counts(queues: Sequence[ConsumeQueue], spans: Spans) -> list[int]:

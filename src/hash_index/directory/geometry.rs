@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
-use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::hash_index::file::bytes;
 use crate::hash_index::format::geometry::{Geometry, HEADER_LEN};
 use crate::hash_index::format::header::Header;
-use crate::io::{Access, FileSource, ReadAt as _, remote};
+use crate::io::{Access, FileSource, Location, ReadAt as _, remote};
 
 /// More than a writer takes between the entries of a block and their slots.
 const PUT: Duration = Duration::from_millis(1);
@@ -34,7 +33,7 @@ pub(super) enum Found {
 ///
 /// # Errors
 /// `Geometry` if no geometry fits any of the files, or several fit the fullest; an I/O error.
-pub(super) fn find_geometry(directory: &Path, entries: &[Entry], access: Access) -> Result<Found> {
+pub(super) fn find_geometry(directory: &Location, entries: &[Entry], access: Access) -> Result<Found> {
     let files = fullest_first(entries)?;
     let mut refused = None;
     for (entry, _) in files.iter().filter(|(_, held)| *held > 1) {
@@ -55,7 +54,7 @@ pub(super) fn find_geometry(directory: &Path, entries: &[Entry], access: Access)
         return Ok(Found::Known(Geometry::DEFAULT));
     }
     let path = directory.join(&first.name);
-    Ok(Found::NothingIndexed(Error::Geometry { path, fits: Vec::new(), count: 0, size: first.len }))
+    Ok(Found::NothingIndexed(Error::Geometry { path: path.to_path_buf(), fits: Vec::new(), count: 0, size: first.len }))
 }
 
 /// Returns the index files that hold a byte, and their counts: those of the most common size first, of these the fullest.
@@ -118,7 +117,7 @@ pub(crate) fn check_geometry(entries: &[Entry], geometry: Geometry, access: Acce
 }
 
 /// The first few geometries that fit a file, the given one alone if it does, and how many fit.
-fn fits(path: &Path, held: i32, given: Geometry, access: Access) -> Result<(Vec<(u32, u32)>, usize)> {
+fn fits(path: &Location, held: i32, given: Geometry, access: Access) -> Result<(Vec<(u32, u32)>, usize)> {
     if held <= 1 {
         return Ok((Vec::new(), 0));
     }
@@ -131,7 +130,7 @@ fn fits(path: &Path, held: i32, given: Geometry, access: Access) -> Result<(Vec<
 }
 
 /// Infers the geometry of a file. If none fits, tries once more: a writer may be between an entry and its slot.
-fn infer(path: &Path, access: Access) -> Result<Geometry> {
+fn infer(path: &Location, access: Access) -> Result<Geometry> {
     let infer = || FileSource::open(path, access).and_then(|source| bytes::infer_geometry(path, &source, None));
     match infer() {
         Err(Error::Geometry { count: 0, .. }) => {
@@ -146,7 +145,7 @@ fn infer(path: &Path, access: Access) -> Result<Geometry> {
 ///
 /// # Errors
 /// An I/O error.
-pub(crate) fn index_count(path: &Path) -> Result<i32> {
+pub(crate) fn index_count(path: &Location) -> Result<i32> {
     let file = match FileSource::open(path, Access::Pread) {
         Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(0),
         opened => opened?,

@@ -2,20 +2,19 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::geometry::{self, Found};
 use super::listing::{self, Entry, is_missing};
-use crate::error::{Error, Result, shown};
+use crate::error::{Error, Result};
 use crate::hash_index::file::index_file::IndexFile;
 use crate::hash_index::file::lookup;
 use crate::hash_index::file::open::OpenOptions;
 use crate::hash_index::format::answers::Answers;
 use crate::hash_index::format::geometry::Geometry;
 use crate::io::storage::{self, Identity};
-use crate::io::{Access, ProcessMutex};
+use crate::io::{Access, Location, ProcessMutex};
 use crate::report::{Finding, Flaw, Kind, Report};
 use crate::time_range::TimeRange;
 
@@ -40,7 +39,7 @@ pub struct FilesOptions {
 /// The files of an index directory. They are opened, ordered and closed as they come and go.
 #[derive(Debug)]
 pub struct IndexFiles {
-    directory: PathBuf,
+    directory: Location,
     options: FilesOptions,
     state: ProcessMutex<State>,
 }
@@ -66,12 +65,12 @@ struct State {
 
 impl IndexFiles {
     /// Prepares an empty set, which [`Self::refresh`] fills.
-    pub fn new(directory: &Path, options: FilesOptions) -> Self {
+    pub fn new(directory: &Location, options: FilesOptions) -> Self {
         Self { directory: directory.to_owned(), options, state: ProcessMutex::new() }
     }
 
     /// The directory.
-    pub fn directory(&self) -> &Path {
+    pub fn directory(&self) -> &Location {
         &self.directory
     }
 
@@ -207,7 +206,7 @@ impl IndexFiles {
         }
         for finding in state.findings.iter().filter(|finding| !before.contains(finding)) {
             let Finding { path, offset, kind, expected, found } = finding;
-            let place = format!("{} at byte {offset}", shown(path));
+            let place = format!("{} at byte {offset}", path.display());
             state.notes.push(format!("{place}: {}, expected {expected}, found {found}", kind.word()));
         }
         state.files = files;
@@ -368,7 +367,7 @@ impl IndexFiles {
         Ok(report)
     }
 
-    fn verify_file(&self, path: &Path, geometry: Option<Geometry>) -> Result<Report> {
+    fn verify_file(&self, path: &Location, geometry: Option<Geometry>) -> Result<Report> {
         let options = OpenOptions { geometry, access: self.options.access, ..OpenOptions::default() };
         let mut report = Report::default();
         match IndexFile::open(path, options).and_then(|file| file.verify()) {
@@ -441,7 +440,7 @@ mod tests {
     use super::*;
     use crate::hash_index::CreateOptions;
 
-    fn file(directory: &Path, name: &str, phy_offset: i64) {
+    fn file(directory: &std::path::Path, name: &str, phy_offset: i64) {
         let file = IndexFile::create(&directory.join(name), CreateOptions::new(Geometry::new(5, 8).unwrap())).unwrap();
         file.put_key("T#a", phy_offset, 1_700_000_000_000).unwrap();
         file.put_key("T#b", phy_offset + 1, 1_700_000_000_000).unwrap();
@@ -450,7 +449,7 @@ mod tests {
     #[test]
     fn files_follow_the_directory() {
         let folder = tempfile::tempdir().unwrap();
-        let files = IndexFiles::new(folder.path(), FilesOptions::default());
+        let files = IndexFiles::new(&folder.path().into(), FilesOptions::default());
         assert!(files.refresh().unwrap().is_empty());
         file(folder.path(), "20250208105220773", 100);
         file(folder.path(), "20250208105220772", 0);
@@ -475,7 +474,7 @@ mod tests {
         let short = std::fs::OpenOptions::new().write(true).open(folder.path().join("7")).unwrap();
         let len = short.metadata().unwrap().len();
         let geometry = Some(Geometry::new(5, 8).unwrap());
-        let files = IndexFiles::new(folder.path(), FilesOptions { geometry, ..FilesOptions::default() });
+        let files = IndexFiles::new(&folder.path().into(), FilesOptions { geometry, ..FilesOptions::default() });
         assert_eq!(files.refresh().unwrap().len(), 1);
         assert_eq!(files.whole().unwrap().len(), 1);
         assert_eq!(files.take_notes().len(), 2);

@@ -5,12 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::io::remote::is_remote;
+use crate::io::Location;
 use crate::io::storage::{self, Identity, Kind};
 use crate::java_text::parse_long;
 
@@ -26,7 +25,7 @@ pub struct Entry {
     /// The name; bytes that are not UTF-8 are as the directory has them only in the path.
     pub name: String,
     /// Where it is.
-    pub path: PathBuf,
+    pub path: Location,
     /// Length in bytes.
     pub len: u64,
     /// True for a regular file, also through links.
@@ -61,7 +60,7 @@ fn sort_key(name: &str) -> Vec<u16> {
 ///
 /// # Errors
 /// `NotFound`; `Corrupt` if a job that writes index files was killed in the middle of its commit; an I/O error.
-pub fn list(directory: &Path) -> Result<Vec<Entry>> {
+pub fn list(directory: &Location) -> Result<Vec<Entry>> {
     let mut entries = Vec::new();
     let listed = storage::list(directory)?;
     if listed.iter().any(|entry| entry.name == COMMITTED) {
@@ -70,7 +69,7 @@ pub fn list(directory: &Path) -> Result<Vec<Entry>> {
     for each in listed {
         let name = each.name.to_string_lossy().into_owned();
         if name.starts_with(['_', '.']) {
-            if name == "_temporary" && !is_remote(directory) {
+            if name == "_temporary" && !directory.is_remote() {
                 refuse_commit(&each.path)?;
             }
             continue;
@@ -85,7 +84,7 @@ pub fn list(directory: &Path) -> Result<Vec<Entry>> {
 }
 
 /// Refuses a directory in which a Spark job was killed while it gave the files their names: only some may have them.
-fn refuse_commit(temporary: &Path) -> Result<()> {
+fn refuse_commit(temporary: &Location) -> Result<()> {
     for job in storage::list(temporary)? {
         let commit = job.path.join("commit");
         if storage::exists(&commit) {
@@ -97,7 +96,7 @@ fn refuse_commit(temporary: &Path) -> Result<()> {
     Ok(())
 }
 
-fn committed_entries(directory: &Path) -> Result<Vec<Entry>> {
+fn committed_entries(directory: &Location) -> Result<Vec<Entry>> {
     let files = read_committed(directory)?;
     let entry = |(name, (object, len)): (String, (String, u64))| Entry {
         path: directory.join(object),
@@ -109,7 +108,7 @@ fn committed_entries(directory: &Path) -> Result<Vec<Entry>> {
     let mut entries: Vec<Entry> = files.into_iter().map(entry).collect();
     // All of them will be opened.
     for job in entries.iter().filter_map(|entry| entry.path.parent()).collect::<std::collections::BTreeSet<_>>() {
-        storage::expect_list(job);
+        storage::expect_list(&job);
     }
     entries.sort_by_cached_key(|entry| sort_key(&entry.name));
     Ok(entries)
@@ -119,7 +118,7 @@ fn committed_entries(directory: &Path) -> Result<Vec<Entry>> {
 ///
 /// # Errors
 /// `NotFound` if nothing was committed; `Corrupt` if the object is damaged.
-pub(crate) fn read_committed(directory: &Path) -> Result<BTreeMap<String, (String, u64)>> {
+pub(crate) fn read_committed(directory: &Location) -> Result<BTreeMap<String, (String, u64)>> {
     let path = directory.join(COMMITTED);
     let content = storage::read_file(&path, None)?;
     parse_committed(&content).ok_or_else(|| {
@@ -161,7 +160,7 @@ mod tests {
             std::fs::write(folder.path().join(name), b"x").unwrap();
         }
         std::fs::create_dir(folder.path().join("7")).unwrap();
-        let entries = list(folder.path()).unwrap();
+        let entries = list(&folder.path().into()).unwrap();
         let found: Vec<_> =
             entries.iter().map(|entry| (entry.name.as_str(), entry.is_numeric(), entry.is_file)).collect();
         let expected = [
@@ -182,8 +181,8 @@ mod tests {
         let files = BTreeMap::from([("7".to_owned(), ("_jobs/a/7".to_owned(), 44))]);
         let content = br#"{"version": 1, "files": {"7": {"object": "_jobs/a/7", "size": 44}}}"#;
         std::fs::write(folder.path().join(COMMITTED), content).unwrap();
-        assert_eq!(read_committed(folder.path()).unwrap(), files);
-        let entries = list(folder.path()).unwrap();
+        assert_eq!(read_committed(&folder.path().into()).unwrap(), files);
+        let entries = list(&folder.path().into()).unwrap();
         assert_eq!(entries.iter().map(|entry| (&*entry.name, entry.len)).collect::<Vec<_>>(), [("7", 44)]);
         for damage in [
             &b"no JSON"[..],
@@ -191,7 +190,7 @@ mod tests {
             br#"{"version":1,"files":{"7":{"object":"../7","size":1}}}"#,
         ] {
             std::fs::write(folder.path().join(COMMITTED), damage).unwrap();
-            assert!(matches!(list(folder.path()), Err(Error::Corrupt { offset: 0, .. })));
+            assert!(matches!(list(&folder.path().into()), Err(Error::Corrupt { offset: 0, .. })));
         }
     }
 
@@ -200,8 +199,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let job = folder.path().join("_temporary/job");
         std::fs::create_dir_all(&job).unwrap();
-        assert!(list(folder.path()).unwrap().is_empty());
+        assert!(list(&folder.path().into()).unwrap().is_empty());
         std::fs::write(job.join("commit"), b"").unwrap();
-        assert!(matches!(list(folder.path()), Err(Error::Corrupt { .. })));
+        assert!(matches!(list(&folder.path().into()), Err(Error::Corrupt { .. })));
     }
 }

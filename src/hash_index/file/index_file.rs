@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -18,6 +17,7 @@ use crate::hash_index::read::select::{self, View};
 use crate::hash_index::repair::verify;
 use crate::hash_index::write::bulk::{CHUNK, put_bulk};
 use crate::hash_index::write::put::{PutColumns, put_one, read_header};
+use crate::io::Location;
 use crate::io::disk::sync_parent;
 use crate::io::fork::Generation;
 use crate::io::{FirstFailure, ReadAt, WriteAt};
@@ -26,7 +26,7 @@ use crate::report::Report;
 /// An open index file. Any number of threads may read it; puts run one after the other.
 #[derive(Debug)]
 pub struct IndexFile {
-    pub(super) path: PathBuf,
+    pub(super) path: Location,
     pub(super) bytes: Bytes,
     /// Length on disk when it was opened.
     pub(super) file_len: u64,
@@ -253,7 +253,7 @@ impl IndexFile {
     }
 
     /// The path of the file.
-    pub fn path(&self) -> &Path {
+    pub fn path(&self) -> &Location {
         &self.path
     }
 

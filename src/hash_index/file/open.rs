@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::hash_index::format::answers::Answers;
 use crate::hash_index::format::geometry::Geometry;
 use crate::hash_index::format::header::{Header, at};
+use crate::io::Location;
 use crate::io::disk::{NewFile, lock_writer, settle};
 use crate::io::fork::Generation;
 use crate::io::regular_file::open_file;
@@ -79,7 +80,7 @@ impl IndexFile {
     /// The handle of a file that was just created.
     pub(super) fn created(path: &Path, options: CreateOptions, bytes: Bytes, writer: File) -> Self {
         Self {
-            path: path.to_owned(),
+            path: path.into(),
             bytes,
             file_len: options.geometry.file_len(),
             geometry: options.geometry,
@@ -102,7 +103,8 @@ impl IndexFile {
     /// # Errors
     /// `Geometry` if it is not given and cannot be inferred; `Corrupt` if the file is opened for puts and is shorter than its geometry or its count is above it; `WouldBlock` if another writer has the file; errors of
     /// the system.
-    pub fn open(path: &Path, options: OpenOptions) -> Result<Self> {
+    pub fn open(path: impl Into<Location>, options: OpenOptions) -> Result<Self> {
+        let path = &path.into();
         let repair = !options.last_exit_ok && !options.answers.are_the_brokers();
         if !options.write {
             let source = FileSource::open(path, options.access)?;
@@ -111,7 +113,7 @@ impl IndexFile {
             let bytes = readable_bytes(path, source, geometry, repair)?;
             return Ok(Self::opened(path, options, bytes, file_len, geometry, None));
         }
-        let file = open_file(path, true)?;
+        let file = open_file(path.local()?, true)?;
         let writer = lock_writer(path, &file)?;
         let file_len = file.metadata().map_err(|e| Error::io(path, e))?.len();
         let geometry = geometry_of(path, &file, options)?;
@@ -126,7 +128,7 @@ impl IndexFile {
     }
 
     fn opened(
-        path: &Path,
+        path: &Location,
         options: OpenOptions,
         bytes: Bytes,
         file_len: u64,
@@ -134,7 +136,7 @@ impl IndexFile {
         writer: Option<File>,
     ) -> Self {
         Self {
-            path: path.to_owned(),
+            path: path.into(),
             bytes,
             file_len,
             geometry,

@@ -1,10 +1,10 @@
 //! The 40 bytes at the head of an index file. Source: `IndexHeader`.
 
 use std::io;
-use std::path::Path;
 
 use super::geometry::HEADER_LEN;
 use crate::error::{Error, Result};
+use crate::io::Location;
 use crate::io::{Access, FileSource, ReadAt, WriteAt};
 
 /// Byte offsets of the fields.
@@ -62,7 +62,7 @@ impl Header {
     ///
     /// # Errors
     /// An I/O error, or `UnexpectedEof`, with the path.
-    pub fn of_file(path: &Path) -> Result<Self> {
+    pub fn of_file(path: &Location) -> Result<Self> {
         let source = FileSource::open(path, Access::Pread)?;
         let mut bytes = [0; HEADER_LEN as usize];
         source.read_exact_at(&mut bytes, 0).and_then(|()| Self::read(&bytes.to_vec())).map_err(|e| Error::io(path, e))

@@ -15,6 +15,7 @@ use parquet::file::writer::SerializedFileWriter;
 use super::keys_file::{Group, Layout};
 use super::table::{self, Kind, Table};
 use crate::error::{Error, Result};
+use crate::io::Location;
 use crate::io::storage::{self, Status};
 
 /// Name of the note that holds the version of the format.
@@ -79,7 +80,7 @@ impl StoreFile {
     ///
     /// # Errors
     /// The system's error, with the path.
-    pub fn is_still_at(&self, path: &Path) -> Result<bool> {
+    pub fn is_still_at(&self, path: &Location) -> Result<bool> {
         match storage::status(path) {
             Ok(status) => Ok(self.is_same(&status)),
             Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(false),

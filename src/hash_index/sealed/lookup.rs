@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::ops::{Range, RangeInclusive};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,7 +10,8 @@ use super::keys_file::{Decoder, Group, Layout};
 use super::rows::Row;
 use crate::error::{Error, Result};
 use crate::hash_index::read::hits::Hits;
-use crate::io::remote::{RemoteEntry, RemoteFile, is_remote};
+use crate::io::Location;
+use crate::io::remote::{RemoteEntry, RemoteFile};
 use crate::io::{Access, FileSource, ProcessMutex, ReadAt};
 
 /// Keys from which on two threads sort and decode.
@@ -26,7 +26,7 @@ const MOST_OPEN: usize = 64;
 /// The sorted rows of a sealed index, open for lookups.
 #[derive(Debug)]
 pub struct SealedKeys {
-    directory: PathBuf,
+    directory: Location,
     layout: Layout,
     files: Vec<KeysFile>,
     /// The first hash of each row group, ascending.
@@ -116,7 +116,7 @@ impl SealedKeys {
     ///
     /// # Errors
     /// `Corrupt` if row groups are not in the order of their hashes.
-    pub fn new(directory: &Path, catalog: &Catalog) -> Result<Self> {
+    pub fn new(directory: &Location, catalog: &Catalog) -> Result<Self> {
         let files = catalog.keys.clone();
         let firsts: Vec<i32> = files.iter().flat_map(|file| &file.groups).map(|group| group.first_key_hash).collect();
         if !firsts.is_sorted() {
@@ -253,7 +253,7 @@ impl SealedKeys {
         before + 1 == after && file(before) == file(after)
     }
 
-    fn source(&self, number: usize) -> Result<(Arc<FileSource>, PathBuf)> {
+    fn source(&self, number: usize) -> Result<(Arc<FileSource>, Location)> {
         let Some(file) = self.files.get(number) else {
             return Err(Error::corrupt(&self.directory, 0, "a file of keys", "none"));
         };
@@ -262,9 +262,9 @@ impl SealedKeys {
             return Ok((source, path));
         }
         let len = u64::try_from(file.size).unwrap_or(0);
-        let source = if is_remote(&path) {
-            let (modified, etag) = (None, file.etag.clone());
-            FileSource::Remote(RemoteFile::known(RemoteEntry { path: path.clone(), len: Some(len), modified, etag }))
+        let source = if let Some(store) = path.objects() {
+            let (path, modified, etag) = (path.to_path_buf(), None, file.etag.clone());
+            FileSource::Remote(RemoteFile::known(store, RemoteEntry { path, len: Some(len), modified, etag }))
         } else {
             FileSource::open(&path, Access::Pread)?
         };
@@ -285,7 +285,7 @@ impl SealedKeys {
 
     /// Takes note of the row groups that will be read, if requests answer the reads.
     fn expect(&self, tasks: &[Task]) -> Result<()> {
-        if !is_remote(&self.directory) {
+        if !self.directory.is_remote() {
             return Ok(());
         }
         for (file, group) in tasks.iter().filter_map(|task| self.group(task.group)) {
@@ -370,7 +370,8 @@ mod tests {
     use crate::hash_index::sealed::rows::{NO_TIME, Rows};
 
     /// Rows of which one hash fills several row groups.
-    fn sealed(directory: &Path) -> (Vec<Row>, SealedKeys) {
+    fn sealed(directory: &std::path::Path) -> (Vec<Row>, SealedKeys) {
+        let directory = &Location::from(directory);
         let row = |number: i32| Row {
             key_hash: if number % 2 == 0 { 500_000_000 } else { number.wrapping_mul(92_821) & i32::MAX },
             part: 0,
@@ -428,7 +429,7 @@ mod tests {
             keys: vec![file(&[5, 10]), file(&[10, 20])],
             notes: BTreeMap::new(),
         };
-        let keys = SealedKeys::new(Path::new(""), &catalog).unwrap();
+        let keys = SealedKeys::new(&Location::default(), &catalog).unwrap();
         let tasks = |hashes: &[i32]| -> Vec<(usize, Range<usize>)> {
             let asked = sorted(hashes, 0..=i32::MAX);
             keys.tasks(&asked).into_iter().map(|task| (task.group, task.keys)).collect()
@@ -477,12 +478,12 @@ mod tests {
             }
             std::fs::write(&path, bytes).unwrap();
         }
-        let damaged = SealedKeys::new(directory.path(), &catalog).unwrap();
+        let damaged = SealedKeys::new(&directory.path().into(), &catalog).unwrap();
         assert!(matches!(damaged.offsets(&[given[1].key_hash], false, |_| true), Err(Error::Corrupt { .. })));
         let path = directory.path().join(&keys.files[0].path);
         let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
         file.set_len(100).unwrap();
-        let short = SealedKeys::new(directory.path(), &catalog).unwrap();
+        let short = SealedKeys::new(&directory.path().into(), &catalog).unwrap();
         let hash = keys.files[0].groups[0].first_key_hash;
         assert!(matches!(short.offsets(&[hash], false, |_| true), Err(Error::Corrupt { .. })));
     }

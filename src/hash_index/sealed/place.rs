@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -15,7 +14,8 @@ use super::keys_file;
 use super::rows::{self, Row, Rows};
 use crate::error::{Error, Result};
 use crate::hash_index::sealed::Layout;
-use crate::io::remote::{expect_whole, forget_listings, is_remote};
+use crate::io::Location;
+use crate::io::remote::expect_whole;
 use crate::io::storage::{self, Entry, Kind};
 
 /// Name of the directory.
@@ -30,19 +30,23 @@ const MOST_CATALOG_BYTES: u64 = 1 << 30;
 const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Returns the directory of a sealed index below a directory, or the directory itself if it has the name.
-pub fn directory_in(out: &Path) -> PathBuf {
+pub fn directory_in(out: &Location) -> Location {
     if out.file_name().is_some_and(|name| name == DIRECTORY) { out.to_owned() } else { out.join(DIRECTORY) }
 }
 
 /// A file of a store with its path, as it was before its content was read.
-pub type Listed = (PathBuf, StoreFile);
+pub type Listed = (Location, StoreFile);
 
 /// Lists the files below the root of a store, without those of its sealed index. `kind_of` names the kind of a file by its path
 /// below the root.
 ///
 /// # Errors
 /// The system's error, with the path.
-pub fn list_store(root: &Path, directory: &Path, kind_of: impl Fn(&str) -> &'static str) -> Result<Vec<Listed>> {
+pub fn list_store(
+    root: &Location,
+    directory: &Location,
+    kind_of: impl Fn(&str) -> &'static str,
+) -> Result<Vec<Listed>> {
     storage::expect_tree(root);
     let mut files = Vec::new();
     list_below(root, "", directory, &kind_of, &mut files)?;
@@ -50,9 +54,9 @@ pub fn list_store(root: &Path, directory: &Path, kind_of: impl Fn(&str) -> &'sta
 }
 
 fn list_below(
-    directory: &Path,
+    directory: &Location,
     above: &str,
-    sealed: &Path,
+    sealed: &Location,
     kind_of: &impl Fn(&str) -> &'static str,
     files: &mut Vec<Listed>,
 ) -> Result<()> {
@@ -60,7 +64,7 @@ fn list_below(
     entries.sort_by(|a, b| a.name.cmp(&b.name));
     for entry in entries {
         let name = entry.name.to_string_lossy();
-        if entry.path == sealed || (above.is_empty() && name == DIRECTORY) {
+        if entry.path == *sealed || (above.is_empty() && name == DIRECTORY) {
             continue;
         }
         let path = format!("{above}{name}");
@@ -82,8 +86,8 @@ fn list_below(
 ///
 /// # Errors
 /// The system's error, with the path.
-pub fn no_rows(directory: &Path) -> Result<Rows> {
-    let temporary = if is_remote(directory) { std::env::temp_dir() } else { directory.to_owned() };
+pub fn no_rows(directory: &Location) -> Result<Rows> {
+    let temporary = if directory.is_remote() { std::env::temp_dir().into() } else { directory.clone() };
     storage::create_directories(&temporary)?;
     Ok(Rows::new(&temporary))
 }
@@ -97,9 +101,9 @@ impl Presence {
     ///
     /// # Errors
     /// An I/O error, with the path.
-    pub fn begin(directory: &Path) -> Result<Self> {
+    pub fn begin(directory: &Location) -> Result<Self> {
         storage::create_directories(directory)?;
-        let opened = if is_remote(directory) { None } else { File::open(directory).ok() };
+        let opened = if directory.is_remote() { None } else { File::open(directory).ok() };
         Ok(Self(opened.filter(|directory| directory.lock_shared().is_ok())))
     }
 
@@ -119,14 +123,14 @@ pub fn name_of_now() -> String {
 ///
 /// # Errors
 /// `NotFound`; `Corrupt` if it is none; the system's error, with the path.
-pub fn read_catalog(directory: &Path, beside: &[PathBuf]) -> Result<Catalog> {
+pub fn read_catalog(directory: &Location, beside: &[Location]) -> Result<Catalog> {
     let path = directory.join(CATALOG);
     let (_, bytes) = storage::read_whole(&path, MOST_CATALOG_BYTES, beside)?;
     Catalog::decode(&path, bytes)
 }
 
 /// Begins to read the catalog in a remote directory, so that the next [`read_catalog`] needs no request.
-pub fn expect_catalog(directory: &Path) {
+pub fn expect_catalog(directory: &Location) {
     expect_whole(&directory.join(CATALOG), MOST_CATALOG_BYTES);
 }
 
@@ -134,7 +138,13 @@ pub fn expect_catalog(directory: &Path) {
 ///
 /// # Errors
 /// The system's error, with the path.
-pub fn write_keys(directory: &Path, name: &str, layout: &Layout, rows: Rows, threads: usize) -> Result<Vec<KeysFile>> {
+pub fn write_keys(
+    directory: &Location,
+    name: &str,
+    layout: &Layout,
+    rows: Rows,
+    threads: usize,
+) -> Result<Vec<KeysFile>> {
     storage::create_directories(&directory.join(KEYS))?;
     rows.write(threads, |number, pieces| {
         write_file(directory, format!("{KEYS}/{name}-{number:05}.parquet"), layout, pieces)
@@ -142,7 +152,7 @@ pub fn write_keys(directory: &Path, name: &str, layout: &Layout, rows: Rows, thr
 }
 
 fn write_file(
-    directory: &Path,
+    directory: &Location,
     path: String,
     layout: &Layout,
     pieces: &mut dyn Iterator<Item = Result<Vec<Row>>>,
@@ -159,7 +169,7 @@ fn write_file(
 /// # Errors
 /// `InvalidArgument` for bytes that are no packed rows; the system's error, with the path.
 pub fn write_packed(
-    directory: &Path,
+    directory: &Location,
     name: &str,
     attempt: i64,
     layout: &Layout,
@@ -179,7 +189,7 @@ pub fn write_packed(
 ///
 /// # Errors
 /// `Corrupt` if rows are missing.
-pub fn described(directory: &Path, written: Vec<Bytes>, expected: u64) -> Result<Vec<KeysFile>> {
+pub fn described(directory: &Location, written: Vec<Bytes>, expected: u64) -> Result<Vec<KeysFile>> {
     let mut files = Vec::new();
     for bytes in written {
         files.extend(Catalog::decode(&directory.join(CATALOG), bytes)?.keys);
@@ -190,7 +200,7 @@ pub fn described(directory: &Path, written: Vec<Bytes>, expected: u64) -> Result
         return Err(Error::corrupt(directory, 0, format!("{expected} rows"), found.to_string()));
     }
     // This process may know an older list of the directory.
-    forget_listings();
+    directory.forget_listings();
     Ok(files)
 }
 
@@ -199,9 +209,9 @@ pub fn described(directory: &Path, written: Vec<Bytes>, expected: u64) -> Result
 ///
 /// # Errors
 /// The system's error, with the path.
-pub fn discard(directory: &Path, name: &str) -> Result<()> {
+pub fn discard(directory: &Location, name: &str) -> Result<()> {
     // Other processes wrote them.
-    forget_listings();
+    directory.forget_listings();
     let begin = format!("{KEYS}/{name}");
     match read_catalog(directory, &[]) {
         Ok(catalog) if catalog.keys.iter().any(|file| file.path.starts_with(&begin)) => return Ok(()),
@@ -223,7 +233,7 @@ fn is_missing(error: &Error) -> bool {
 ///
 /// # Errors
 /// The system's error, with the path.
-pub fn publish(directory: &Path, catalog: &Catalog, presence: &Presence) -> Result<()> {
+pub fn publish(directory: &Location, catalog: &Catalog, presence: &Presence) -> Result<()> {
     storage::create_directories(directory)?;
     let former = read_catalog(directory, &[]).map_or_else(|_| Vec::new(), |former| former.keys);
     storage::put_whole(&directory.join(CATALOG), catalog.encode()?.into())?;
@@ -231,7 +241,7 @@ pub fn publish(directory: &Path, catalog: &Catalog, presence: &Presence) -> Resu
 }
 
 /// Deletes the files that the new catalog does not use; `former` are the files of the replaced catalog.
-fn clean_up(directory: &Path, former: &[KeysFile], catalog: &Catalog, presence: &Presence) -> Result<()> {
+fn clean_up(directory: &Location, former: &[KeysFile], catalog: &Catalog, presence: &Presence) -> Result<()> {
     let is_alone = presence.is_alone();
     // Another sealing may have written its catalog and ended meanwhile.
     let kept = if is_alone { read_catalog(directory, &[])?.keys } else { catalog.keys.clone() };
@@ -254,7 +264,7 @@ fn is_abandoned(entry: &Entry) -> Result<bool> {
 }
 
 /// Deletes some of the files in a directory. The directory may be missing. Another call may delete the files at the same time.
-fn delete_if(directory: &Path, is_over: impl Fn(&Entry) -> Result<bool>) -> Result<()> {
+fn delete_if(directory: &Location, is_over: impl Fn(&Entry) -> Result<bool>) -> Result<()> {
     let listed = match storage::list(directory) {
         Err(error) if is_missing(&error) => Vec::new(),
         listed => listed?,
@@ -277,7 +287,7 @@ mod tests {
     #[test]
     fn a_job_that_fails_late_keeps_the_files_of_its_catalog() {
         let directory = tempfile::tempdir().unwrap();
-        let directory = directory.path();
+        let directory = &Location::from(directory.path());
         let count = || std::fs::read_dir(directory.join(KEYS)).map_or(0, Iterator::count);
         let write = |name: &str| {
             let row = Row { key_hash: 1, part: 0, offset: 2, time: 3 };
@@ -298,12 +308,12 @@ mod tests {
         assert_eq!(read_catalog(directory, &[]).unwrap().keys, catalog.keys);
     }
 
-    fn files(directory: &Path) -> usize {
+    fn files(directory: &Location) -> usize {
         std::fs::read_dir(directory.join(KEYS)).map_or(0, Iterator::count)
     }
 
     /// Writes the files of a sealing that is not published yet.
-    fn sealing(directory: &Path, name: &str) -> (Presence, Catalog) {
+    fn sealing(directory: &Location, name: &str) -> (Presence, Catalog) {
         let mut rows = Rows::new(directory);
         rows.push(&[Row { key_hash: 1, part: 0, offset: 2, time: 3 }]).unwrap();
         rows.keep();
@@ -315,7 +325,7 @@ mod tests {
     #[test]
     fn of_two_sealings_at_once_the_last_catalog_has_its_files() {
         let directory = tempfile::tempdir().unwrap();
-        let directory = directory.path();
+        let directory = &Location::from(directory.path());
         let (first, second) = (sealing(directory, "first"), sealing(directory, "second"));
         for (presence, catalog) in [first, second] {
             publish(directory, &catalog, &presence).unwrap();
@@ -329,7 +339,7 @@ mod tests {
     #[test]
     fn a_sealing_that_cleans_up_late_keeps_the_files_of_a_later_catalog() {
         let directory = tempfile::tempdir().unwrap();
-        let directory = directory.path();
+        let directory = &Location::from(directory.path());
         let (presence, catalog) = sealing(directory, "first");
         storage::put_whole(&directory.join(CATALOG), catalog.encode().unwrap().into()).unwrap();
         let (second, later) = sealing(directory, "second");
@@ -343,7 +353,7 @@ mod tests {
     #[test]
     fn what_killed_sealings_left_goes_with_the_next_one() {
         let directory = tempfile::tempdir().unwrap();
-        let directory = directory.path();
+        let directory = &Location::from(directory.path());
         drop(sealing(directory, "killed"));
         for name in [".catalog.parquet.17", ".rows.17.0", "keys/.killed-00001.parquet.17"] {
             std::fs::write(directory.join(name), b"half").unwrap();

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use bytes::Bytes;
 
@@ -14,6 +14,7 @@ use super::keys_file::Layout;
 use super::place::{self, Listed, Presence};
 use super::rows::{Packed, Packer, Row, Rows, Sample};
 use crate::error::{Error, Result};
+use crate::io::Location;
 use crate::report::{Kind, Report};
 
 /// Rows that are packed together.
@@ -104,7 +105,7 @@ pub struct Draft {
 
 /// Seals one store.
 pub struct Sealing {
-    directory: PathBuf,
+    directory: Location,
     layout: Layout,
     /// What the report calls the sources.
     counted: &'static str,
@@ -131,7 +132,7 @@ impl Sealing {
     /// # Errors
     /// An I/O error, with the path.
     pub fn new(
-        directory: &Path,
+        directory: &Location,
         layout: Layout,
         counted: &'static str,
         draft: Draft,
@@ -292,6 +293,7 @@ mod tests {
 
     /// Starts to seal a store of three files.
     fn sealing(root: &Path) -> Sealing {
+        let root = &Location::from(root);
         let directory = root.join(place::DIRECTORY);
         for name in ["a", "b", "c"] {
             std::fs::write(root.join(name), name).unwrap();
@@ -306,7 +308,7 @@ mod tests {
     }
 
     fn sealed(root: &Path) -> (Catalog, Vec<Row>) {
-        let directory = root.join(place::DIRECTORY);
+        let directory = Location::from(root.join(place::DIRECTORY));
         let catalog = place::read_catalog(&directory, &[]).unwrap();
         let mut rows = Vec::new();
         let keys = super::super::SealedKeys::new(&directory, &catalog).unwrap();

@@ -13,7 +13,7 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
@@ -21,9 +21,10 @@ use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
 use lru::LruCache;
 
-use super::client::{Client, client, lock};
+use super::client::{Client, Session, client, lock};
 use super::failure::Failure;
 use super::object::Object;
+use super::objects::Objects;
 
 /// Bytes of a block of the cache.
 const BLOCK: u64 = 64 << 10;
@@ -104,7 +105,8 @@ pub(super) type Held = (u64, Bytes);
 pub(super) struct Blocks {
     held: LruCache<Place, Bytes>,
     coming: HashMap<Place, Part>,
-    expected: VecDeque<(Arc<Object>, Range<u64>)>,
+    /// Reads that will follow. A store is not kept for them.
+    expected: VecDeque<(Weak<Session>, Arc<Object>, Range<u64>)>,
     scans: HashMap<u64, Vec<Scan>>,
 }
 
@@ -127,7 +129,6 @@ fn blocks(range: &Range<u64>) -> Range<u64> {
 }
 
 /// What one client read. A process that was forked has its own.
-#[derive(Debug)]
 pub(super) struct Cache {
     client: Arc<Client>,
     blocks: Mutex<Blocks>,
@@ -160,11 +161,11 @@ impl Cache {
     }
 
     /// Takes note of a read that will follow. A range as long as the cache is not worth it.
-    pub(super) fn expect(&self, object: &Arc<Object>, range: Range<u64>) {
+    pub(super) fn expect(&self, session: &Arc<Session>, object: &Arc<Object>, range: Range<u64>) {
         if range.end.saturating_sub(range.start) <= MOST_BLOCKS.get() as u64 * BLOCK / 2 {
             let mut state = lock(&self.blocks);
             if state.expected.len() < MOST_EXPECTED {
-                state.expected.push_back((Arc::clone(object), range));
+                state.expected.push_back((Arc::downgrade(session), Arc::clone(object), range));
             }
         }
     }
@@ -181,6 +182,7 @@ impl Cache {
     /// Reads a range that the object has. Returns the block around a short one, with the place where it begins.
     pub(super) fn read(
         self: &Arc<Self>,
+        store: &Objects,
         object: &Arc<Object>,
         handle: u64,
         buf: &mut [u8],
@@ -195,13 +197,14 @@ impl Cache {
         {
             return Ok(Some(held));
         }
-        let mut parts = self.scan(object, handle, &range)?;
+        let session = store.session()?;
+        let mut parts = self.scan(&session, object, handle, &range)?;
         if parts.is_empty() {
-            parts = self.request_blocks(object, &range)?;
+            parts = self.request_blocks(&session, object, &range)?;
         }
         let mut last = None;
         for part in parts {
-            let bytes = self.client.wait(&object.path, part.bytes.clone())??;
+            let bytes = session.wait(part.bytes.clone())??;
             copy(&bytes, part.begin, buf, offset);
             last = Some((part.begin, bytes));
         }
@@ -229,28 +232,36 @@ impl Cache {
     }
 
     /// Requests the missing blocks of a range, together with all that is expected. Returns what holds the range.
-    fn request_blocks(self: &Arc<Self>, object: &Arc<Object>, range: &Range<u64>) -> io::Result<Vec<Part>> {
+    fn request_blocks(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        object: &Arc<Object>,
+        range: &Range<u64>,
+    ) -> io::Result<Vec<Part>> {
         let mut state = lock(&self.blocks);
-        let mut wanted: HashMap<Arc<Object>, BTreeSet<u64>> = HashMap::new();
+        let mut wanted: HashMap<Arc<Object>, (Arc<Session>, BTreeSet<u64>)> = HashMap::new();
         let whole = if object.len <= LONG_READ { 0..object.len } else { range.clone() };
-        let mut next = Some((Arc::clone(object), whole));
+        let mut next = Some((Arc::clone(session), Arc::clone(object), whole));
         let mut together = 0;
-        while let Some((object, range)) = next.take() {
+        while let Some((session, object, range)) = next.take() {
             for block in blocks(&range) {
                 let place = (Arc::clone(&object), block);
-                if !state.has(&place) && wanted.entry(place.0).or_default().insert(block) {
+                let (_, blocks) =
+                    wanted.entry(place.0.clone()).or_insert_with(|| (Arc::clone(&session), BTreeSet::new()));
+                if !state.has(&place) && blocks.insert(block) {
                     together += 1;
                 }
             }
             if together < MOST_TOGETHER {
-                next = state.expected.pop_front();
+                let mut expected = std::iter::from_fn(|| state.expected.pop_front());
+                next = expected.find_map(|(of, object, range)| Some((of.upgrade()?, object, range)));
             }
         }
         // The others wait in line after the range itself.
         let own = wanted.remove_entry(object);
-        for (object, missing) in own.into_iter().chain(wanted) {
+        for (object, (of, missing)) in own.into_iter().chain(wanted) {
             for run in runs(&missing) {
-                let part = self.request(&object, run.start * BLOCK..(run.end * BLOCK).min(object.len), true)?;
+                let part = self.request(&of, &object, run.start * BLOCK..(run.end * BLOCK).min(object.len), true)?;
                 for block in run {
                     state.coming.insert((Arc::clone(&object), block), part.clone());
                 }
@@ -272,8 +283,14 @@ impl Cache {
     }
 
     /// Begins a request. Its blocks go to the cache if it is a look-up's.
-    fn request(self: &Arc<Self>, object: &Arc<Object>, range: Range<u64>, is_cached: bool) -> io::Result<Part> {
-        let fetch = self.client.fetch(object, range.clone())?;
+    fn request(
+        self: &Arc<Self>,
+        session: &Session,
+        object: &Arc<Object>,
+        range: Range<u64>,
+        is_cached: bool,
+    ) -> io::Result<Part> {
+        let fetch = session.fetch(object, range.clone())?;
         let (begin, end) = (range.start, range.end);
         let (cache, object) = (Arc::downgrade(self), Arc::clone(object));
         let task = self.client.runtime.spawn(async move {
@@ -303,7 +320,13 @@ impl Cache {
     }
 
     /// The windows of the scan that a read belongs to; none if it belongs to no scan.
-    fn scan(self: &Arc<Self>, object: &Arc<Object>, handle: u64, range: &Range<u64>) -> io::Result<Vec<Part>> {
+    fn scan(
+        self: &Arc<Self>,
+        session: &Session,
+        object: &Arc<Object>,
+        handle: u64,
+        range: &Range<u64>,
+    ) -> io::Result<Vec<Part>> {
         let mut state = lock(&self.blocks);
         let scans = state.scans.entry(handle).or_default();
         let len = range.end - range.start;
@@ -329,7 +352,7 @@ impl Cache {
                 }
                 scan.window = (scan.window * 2).clamp(FIRST_WINDOW, WINDOW);
                 let end = (at + scan.window).min(object.len);
-                scan.windows.push_back(Window::new(self.request(object, at..end, false)?));
+                scan.windows.push_back(Window::new(self.request(session, object, at..end, false)?));
                 ahead += usize::from(!is_needed);
                 at = end;
             }

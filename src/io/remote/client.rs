@@ -20,11 +20,10 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use super::failure::{Failure, MOST_DEADLINES, deadline, hidden, late, within};
-use super::file_system;
+use super::file_system::{self, FileSystem};
 use super::machines;
 use super::object::{Object, RemoteEntry};
-use super::process_stores;
-use super::roots::{self, Options};
+use super::url::Options;
 use crate::io::fork::Generation;
 use crate::io::signals;
 
@@ -37,28 +36,58 @@ const MOST_LISTS: u32 = 3;
 /// How long a listing is believed. Opening a store asks for the same directories several times.
 const LISTING_HOLDS: Duration = Duration::from_secs(10);
 
+/// Connections by URL and options.
+type Connections = HashMap<(String, Arc<Options>), Arc<dyn ObjectStore>>;
+
 /// The client of a process. A process that was forked makes its own, as threads and connections stay with the parent.
-#[derive(Debug)]
 pub(super) struct Client {
     process: Generation,
     pub(super) runtime: Runtime,
-    stores: Mutex<HashMap<String, Arc<dyn ObjectStore>>>,
+    /// Whoever has the same URL and options may use the same connection.
+    connections: Mutex<Connections>,
+    requests: Arc<Semaphore>,
+}
+
+/// Where the objects of a store are.
+pub(super) enum Source {
+    /// On other machines, at the URL that is the root.
+    Machine,
+    /// In memory.
+    Memory(Arc<dyn ObjectStore>),
+    /// In a file system that a caller brings, in this process.
+    Caller(Generation, Arc<dyn FileSystem>),
+}
+
+/// A store in this process: a connection, and what was listed.
+pub(super) struct Session {
+    pub(super) client: Arc<Client>,
+    root: String,
+    options: Arc<Options>,
+    pub(super) connection: Arc<dyn ObjectStore>,
+    /// The file system of a caller, whose calls may need a lock that this thread has.
+    caller: Option<Arc<dyn FileSystem>>,
+    is_machine: bool,
     /// Each listing with its time, and whether it has an object with the directory's own name.
     listings: Mutex<HashMap<PathBuf, (Instant, Listing, bool)>>,
-    /// Listings that were started, each with the first of its directories. The directories of a listing are in one store.
-    coming: Mutex<Vec<(PathBuf, JoinHandle<()>)>>,
+    /// Listings that were started.
+    coming: Mutex<Vec<JoinHandle<()>>>,
     /// Reads of whole objects that were started, with their times. The next read of the object takes the result.
     coming_objects: Mutex<HashMap<PathBuf, (Instant, JoinHandle<Whole>)>>,
-    requests: Arc<Semaphore>,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if !self.client.is_of_this_process() {
+            // The runtime of the tasks is not here.
+            std::mem::forget((std::mem::take(&mut self.coming), std::mem::take(&mut self.coming_objects)));
+        }
+    }
 }
 
 type Listing = Arc<Vec<RemoteEntry>>;
 
 /// An object with all its bytes.
 type Whole = Result<(RemoteEntry, Bytes), Failure>;
-
-/// A store, a key in it, and the options of the store.
-type Found = (Arc<dyn ObjectStore>, Key, Arc<Options>);
 
 /// What the listings say about a path.
 enum Known {
@@ -103,20 +132,7 @@ impl Client {
             .thread_name("logdex-remote")
             .enable_all()
             .build()?;
-        Ok(Self {
-            process,
-            runtime,
-            stores: Mutex::default(),
-            listings: Mutex::default(),
-            coming: Mutex::default(),
-            coming_objects: Mutex::default(),
-            requests: Arc::new(Semaphore::new(MOST_REQUESTS)),
-        })
-    }
-
-    /// The client of this process, if it has one.
-    pub(super) fn existing() -> Option<Arc<Self>> {
-        CLIENT.load_full().filter(|client| client.is_of_this_process())
+        Ok(Self { process, runtime, connections: Mutex::default(), requests: Arc::new(Semaphore::new(MOST_REQUESTS)) })
     }
 
     /// Returns whether this process made it, so that its runtime is here.
@@ -124,41 +140,97 @@ impl Client {
         self.process.is_current()
     }
 
-    /// Waits for responses about a path, and checks for signals meanwhile.
-    pub(super) fn wait<F: Future<Output: Send> + Send>(&self, path: &Path, answer: F) -> Result<F::Output, Failure> {
+    /// The connection to a store of another machine.
+    fn connection(&self, url: &str, options: &Arc<Options>) -> Result<Arc<dyn ObjectStore>, Failure> {
+        let mut connections = lock(&self.connections);
+        let key = (url.to_owned(), Arc::clone(options));
+        if let Some(connection) = connections.get(&key) {
+            return Ok(Arc::clone(connection));
+        }
+        // HDFS's client starts tasks when it is made.
+        let _guard = self.runtime.enter();
+        let connection = machines::connect(url, options)?;
+        connections.insert(key, Arc::clone(&connection));
+        Ok(connection)
+    }
+}
+
+impl Session {
+    /// Begins to use a store in this process.
+    pub(super) fn new(
+        client: Arc<Client>,
+        root: &str,
+        options: &Arc<Options>,
+        source: &Source,
+    ) -> Result<Self, Failure> {
+        let (connection, caller) = match source {
+            Source::Machine => (client.connection(root, options)?, None),
+            Source::Memory(files) => (Arc::clone(files), None),
+            Source::Caller(process, ..) if !process.is_current() => {
+                // Its connections and threads stayed with the parent.
+                let text = "expected a file system of this process, found one from before a fork; open it again with filesystem=";
+                return Err(Failure { kind: io::ErrorKind::NotFound, text: text.to_owned() });
+            }
+            Source::Caller(_, files) => {
+                (Arc::new(file_system::Store(Arc::clone(files))) as Arc<dyn ObjectStore>, Some(Arc::clone(files)))
+            }
+        };
+        Ok(Self {
+            client,
+            root: root.to_owned(),
+            options: Arc::clone(options),
+            connection,
+            caller,
+            is_machine: matches!(source, Source::Machine),
+            listings: Mutex::default(),
+            coming: Mutex::default(),
+            coming_objects: Mutex::default(),
+        })
+    }
+
+    /// Returns whether the store has directories of its own, which may be empty; in others only objects have names.
+    fn has_directories(&self) -> bool {
+        self.root.starts_with("hdfs:")
+    }
+
+    /// Returns whether the store has only objects, so that no directory can be empty.
+    fn has_objects_only(&self) -> bool {
+        self.root.starts_with("s3") || self.root.starts_with("gs")
+    }
+
+    /// The error of a request.
+    pub(super) fn failure(&self, error: &object_store::Error) -> Failure {
+        Failure::of(error, &self.options)
+    }
+
+    /// Waits for an answer, but not for ever.
+    pub(super) async fn within<T>(
+        &self,
+        answer: impl Future<Output = object_store::Result<T>>,
+    ) -> Result<object_store::Result<T>, Failure> {
+        within(&self.options, answer).await
+    }
+
+    /// Waits for responses, and checks for signals meanwhile.
+    pub(super) fn wait<F: Future<Output: Send> + Send>(&self, answer: F) -> Result<F::Output, Failure> {
         let interrupted = |error: io::Error| Failure::other(error.to_string());
         let mut answer = std::pin::pin!(answer);
         signals::ended().map_err(interrupted)?;
         loop {
             // A handler runs outside the runtime, because it may make a call that waits.
             let part = async { tokio::time::timeout(signals::LOOK, answer.as_mut()).await };
-            match file_system::waiting(path, || self.runtime.block_on(part)) {
+            match file_system::waiting(self.caller.as_deref(), || self.client.runtime.block_on(part)) {
                 Ok(answer) => return Ok(answer),
                 Err(_) => signals::look().map_err(interrupted)?,
             }
         }
     }
 
-    /// The store of a path, and the key in it.
-    pub(super) fn store(&self, path: &Path) -> Result<Found, Failure> {
-        let (root, url, options, key) =
-            roots::resolve(path).ok_or_else(|| Failure::other("expected a URL in UTF-8"))?;
-        let key = Key::parse(key).map_err(|e| Failure::input(e.to_string()))?;
-        if process_stores::is_own(&root) {
-            let none = |text: &str| Failure { kind: io::ErrorKind::NotFound, text: text.to_owned() };
-            return process_stores::store(&root).map(|store| (store, key, options)).map_err(none);
-        }
-        let mut stores = lock(&self.stores);
-        let store = if let Some(store) = stores.get(&root) {
-            Arc::clone(store)
-        } else {
-            // HDFS's client starts tasks when it is made.
-            let _guard = self.runtime.enter();
-            let store = machines::connect(&url, &options)?;
-            stores.insert(root, Arc::clone(&store));
-            store
-        };
-        Ok((store, key, options))
+    /// The key of a path.
+    pub(super) fn key(&self, path: &Path) -> Result<Key, Failure> {
+        let key = path.to_str().and_then(|text| text.strip_prefix(&self.root));
+        let key = key.ok_or_else(|| Failure::other("expected a URL in UTF-8"))?;
+        Key::parse(key).map_err(|e| Failure::input(e.to_string()))
     }
 
     /// Lists a directory.
@@ -173,7 +245,7 @@ impl Client {
             Some(listing) => listing,
             None => self.ask_list(directory)?,
         };
-        if listing.is_empty() && is_directory && roots::has_objects_only(directory) && !self.is_marked(directory) {
+        if listing.is_empty() && is_directory && self.has_objects_only() && !self.is_marked(directory) {
             return self.ask_again(directory);
         }
         // Nothing is listed below a path that is not there.
@@ -184,28 +256,28 @@ impl Client {
     }
 
     fn ask_list(&self, directory: &Path) -> io::Result<Listing> {
-        let (store, prefix, options) = self.store(directory)?;
-        let listed = self.wait(directory, async {
-            let _permit = self.requests.acquire().await;
-            within(&options, store.list_with_delimiter(Some(&prefix))).await
+        let prefix = self.key(directory)?;
+        let listed = self.wait(async {
+            let _permit = self.client.requests.acquire().await;
+            self.within(self.connection.list_with_delimiter(Some(&prefix))).await
         })?;
-        Ok(self.keep_listed(directory, &prefix, &listed?.map_err(|e| Failure::of(&e, &options))?))
+        Ok(self.keep_listed(directory, &prefix, &listed?.map_err(|e| self.failure(&e))?))
     }
 
     /// Lists a directory again if its listing is empty although its parent lists it. One of the listings is wrong, or the
     /// last object was deleted between them.
     fn ask_again(&self, directory: &Path) -> io::Result<Listing> {
-        let (store, key, options) = self.store(directory)?;
+        let key = self.key(directory)?;
         let mut above: Vec<_> = key.parts().collect();
         above.pop();
         let above: Key = above.into_iter().collect();
         for _ in 0..MOST_LISTS {
-            let ask = |key| self.wait(directory, within(&options, store.list_with_delimiter(Some(key))));
-            let listed = ask(&key)??.map_err(|e| Failure::of(&e, &options))?;
+            let ask = |key| self.wait(self.within(self.connection.list_with_delimiter(Some(key))));
+            let listed = ask(&key)??.map_err(|e| self.failure(&e))?;
             if !(listed.objects.is_empty() && listed.common_prefixes.is_empty()) {
                 return Ok(self.keep_listed(directory, &key, &listed));
             }
-            let above = ask(&above)??.map_err(|e| Failure::of(&e, &options))?;
+            let above = ask(&above)??.map_err(|e| self.failure(&e))?;
             if !above.common_prefixes.contains(&key) {
                 return Err(none().into());
             }
@@ -217,42 +289,41 @@ impl Client {
     /// Returns whether a path below which nothing is listed is a directory: the one above it is asked. That listing is not
     /// kept, because most often the path is not there, and what is next to it may not be there yet.
     fn is_empty_directory(&self, path: &Path) -> io::Result<bool> {
-        if !roots::has_directories(path) {
+        if !self.has_directories() {
             return Ok(false);
         }
-        let (store, key, options) = self.store(path)?;
+        let key = self.key(path)?;
         let mut above: Vec<_> = key.parts().collect();
         if above.pop().is_none() {
             return Ok(true);
         }
         let above: Key = above.into_iter().collect();
-        let listed = self.wait(path, within(&options, store.list_with_delimiter(Some(&above))))??;
-        Ok(listed.map_err(|e| Failure::of(&e, &options))?.common_prefixes.contains(&key))
+        let listed = self.wait(self.within(self.connection.list_with_delimiter(Some(&above))))??;
+        Ok(listed.map_err(|e| self.failure(&e))?.common_prefixes.contains(&key))
     }
 
     /// Begins to list directories. Errors are left to [`Self::list`].
     pub(super) fn begin_lists(self: &Arc<Self>, directories: Vec<PathBuf>) {
-        let Some(first) = directories.first().cloned() else { return };
-        let client = Arc::clone(self);
-        let task = self.runtime.spawn(async move { client.list_all(&directories).await });
-        lock(&self.coming).push((first, task));
+        let session = Arc::clone(self);
+        let task = self.client.runtime.spawn(async move { session.list_all(&directories).await });
+        lock(&self.coming).push(task);
     }
 
     /// Waits for the listings that were begun.
     fn finish_lists(&self) {
         let coming = std::mem::take(&mut *lock(&self.coming));
-        for (directory, task) in coming {
+        for task in coming {
             // A task that failed kept nothing.
-            _ = self.wait(&directory, task);
+            _ = self.wait(task);
         }
     }
 
     async fn list_all(&self, directories: &[PathBuf]) {
         let asked = directories.iter().filter(|directory| self.said(directory).is_none()).filter_map(|directory| {
-            let (store, prefix, options) = self.store(directory).ok()?;
+            let prefix = self.key(directory).ok()?;
             Some(async move {
-                let _permit = self.requests.acquire().await;
-                let listed = within(&options, store.list_with_delimiter(Some(&prefix))).await;
+                let _permit = self.client.requests.acquire().await;
+                let listed = self.within(self.connection.list_with_delimiter(Some(&prefix))).await;
                 (directory, prefix, listed)
             })
         });
@@ -263,10 +334,10 @@ impl Client {
         }
     }
 
-    /// Begins to read a whole object, for the next [`Client::read_whole`] of it.
+    /// Begins to read a whole object, for the next [`Session::read_whole`] of it.
     pub(super) fn begin_whole(self: &Arc<Self>, path: PathBuf, most: u64) {
-        let (client, object) = (Arc::clone(self), path.clone());
-        let task = self.runtime.spawn(async move { client.whole(&object, most).await });
+        let (session, object) = (Arc::clone(self), path.clone());
+        let task = self.client.runtime.spawn(async move { session.whole(&object, most).await });
         lock(&self.coming_objects).insert(path, (Instant::now(), task));
     }
 
@@ -284,25 +355,25 @@ impl Client {
                 None => self.whole(path, most).await,
             }
         };
-        let (read, ()) = self.wait(path, futures_util::future::join(read, self.list_all(directories)))?;
+        let (read, ()) = self.wait(futures_util::future::join(read, self.list_all(directories)))?;
         Ok(read?)
     }
 
     async fn whole(&self, path: &Path, most: u64) -> Whole {
-        let (store, key, options) = self.store(path)?;
-        let _permit = self.requests.acquire().await;
+        let key = self.key(path)?;
+        let _permit = self.client.requests.acquire().await;
         let mut round = 0;
         loop {
             round += 1;
-            let answer = within(&options, store.get(&key)).await?.map_err(|e| Failure::of(&e, &options))?;
+            let answer = self.within(self.connection.get(&key)).await?.map_err(|e| self.failure(&e))?;
             let found = entry(path.to_owned(), &answer.meta);
             if answer.meta.size > most {
                 let text = format!("expected at most {most} bytes, found {}", answer.meta.size);
                 return Err(Failure { kind: io::ErrorKind::InvalidData, text });
             }
-            match within(&options, answer.bytes()).await? {
+            match self.within(answer.bytes()).await? {
                 Ok(bytes) if Some(bytes.len() as u64) == found.len => return Ok((found, bytes)),
-                Err(error) if round >= MOST_BODIES => return Err(Failure::of(&error, &options)),
+                Err(error) if round >= MOST_BODIES => return Err(self.failure(&error)),
                 Ok(_) if round >= MOST_BODIES => return Err(Failure::other("a body that is too short")),
                 _ => tokio::time::sleep(Duration::from_millis(50 << round)).await,
             }
@@ -333,14 +404,14 @@ impl Client {
 
     /// Lists a directory with all below it.
     pub(super) fn list_tree(&self, directory: &Path) -> io::Result<()> {
-        if roots::has_directories(directory) {
+        if self.has_directories() {
             self.list_levels(directory);
             return Ok(());
         }
-        let (store, prefix, options) = self.store(directory)?;
+        let prefix = self.key(directory)?;
         let objects: Vec<ObjectMeta> = self
-            .wait(directory, within(&options, store.list(Some(&prefix)).try_collect()))??
-            .map_err(|e: object_store::Error| Failure::of(&e, &options))?;
+            .wait(self.within(self.connection.list(Some(&prefix)).try_collect()))??
+            .map_err(|e: object_store::Error| self.failure(&e))?;
         let mut listings: HashMap<PathBuf, HashMap<PathBuf, RemoteEntry>> = HashMap::new();
         for object in &objects {
             let Some(parts) = object.location.prefix_match(&prefix) else { continue };
@@ -366,7 +437,7 @@ impl Client {
     fn list_levels(&self, directory: &Path) {
         let mut level = vec![directory.to_owned()];
         while !level.is_empty() {
-            if self.wait(directory, self.list_all(&level)).is_err() {
+            if self.wait(self.list_all(&level)).is_err() {
                 return;
             }
             let listings: Vec<Listing> = level.iter().filter_map(|directory| self.held_listing(directory)).collect();
@@ -429,15 +500,15 @@ impl Client {
             // It holds nothing, but may be a file.
             Some(Known::Listed(_)) | None => {}
         }
-        let (store, key, options) = self.store(path)?;
+        let key = self.key(path)?;
         if !key.as_ref().is_empty() {
-            match self.wait(path, within(&options, store.head(&key)))?? {
+            match self.wait(self.within(self.connection.head(&key)))?? {
                 // Directories of Azure's hierarchical namespace are objects without bytes.
                 Ok(object) if !(object.size == 0 && self.list(path).is_ok()) => {
                     return Ok(entry(path.to_owned(), &object));
                 }
                 Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
-                Err(error) => return Err(Failure::of(&error, &options).into()),
+                Err(error) => return Err(self.failure(&error).into()),
             }
         }
         self.list(path).map(|_| directory())
@@ -445,7 +516,7 @@ impl Client {
 
     /// Forgets all that was listed: this process wrote.
     pub(super) fn forget_listings(&self) {
-        for (_, task) in std::mem::take(&mut *lock(&self.coming)) {
+        for task in std::mem::take(&mut *lock(&self.coming)) {
             task.abort();
         }
         lock(&self.coming_objects).clear();
@@ -465,10 +536,10 @@ impl Client {
         object: &Object,
         range: Range<u64>,
     ) -> Result<impl Future<Output = Result<Bytes, Failure>> + Send + 'static, Failure> {
-        let (store, key, options) = self.store(&object.path)?;
-        let requests = Arc::clone(&self.requests);
-        let is_own = object.path.to_str().is_some_and(process_stores::is_own);
-        let identity = (object.len, object.etag.clone(), object.modified_ms, is_own);
+        let key = self.key(&object.path)?;
+        let (store, options) = (Arc::clone(&self.connection), Arc::clone(&self.options));
+        let requests = Arc::clone(&self.client.requests);
+        let identity = (object.len, object.etag.clone(), object.modified_ms, !self.is_machine);
         Ok(async move {
             let deadline = deadline(&options)?;
             let mut begun = None;

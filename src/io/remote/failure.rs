@@ -1,9 +1,10 @@
 //! Why requests fail, and how long they may take.
 
+use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use super::roots::Options;
+use super::url::Options;
 use crate::error::without_users;
 
 /// Time after which a request is not repeated, unless the option [`RETRY_TIMEOUT`] says another.
@@ -20,10 +21,24 @@ pub(super) struct Failure {
     pub(super) text: String,
 }
 
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Failure {}
+
 impl From<Failure> for io::Error {
     fn from(failure: Failure) -> Self {
-        Self::new(failure.kind, failure.text)
+        Self::new(failure.kind, failure)
     }
+}
+
+/// Returns whether an error is the answer of a store, which has no numbers of errors.
+#[cfg(feature = "python")]
+pub(crate) fn is_answer(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<Failure>)
 }
 
 impl Failure {

@@ -1,21 +1,20 @@
 //! A remote file that is open for reading.
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwapOption;
 
 use super::blocks::{Cache, Held, cache};
-use super::client::client;
-use super::object::{Object, RemoteEntry};
-use crate::error::{Error, Result};
+use super::object::{Object, Origin, RemoteEntry};
+use super::objects::Objects;
 use crate::io::source::{ReadAt, words_by_copy};
 
 /// A remote file that is open for reading. It holds no connection; a process that was forked makes its own.
 #[derive(Debug)]
 pub struct RemoteFile {
+    store: Objects,
     object: Arc<Object>,
     /// Of this handle: two readers of a file read ahead for themselves.
     handle: u64,
@@ -26,30 +25,14 @@ pub struct RemoteFile {
 static HANDLES: AtomicU64 = AtomicU64::new(0);
 
 impl RemoteFile {
-    /// Opens a file. No request is made if its directory was just listed.
-    ///
-    /// # Errors
-    /// `NotFound`, `IsADirectory`, and errors of the store, with the path.
-    pub fn open(path: &Path) -> Result<Self> {
-        let status = client().and_then(|client| client.status(path)).map_err(|e| Error::io(path, e))?;
-        if status.len.is_none() {
-            return Err(crate::io::regular_file::NotAFile::Directory.error(path));
-        }
-        Ok(Self::known(RemoteEntry { path: path.to_owned(), ..status }))
-    }
-
     /// Opens a file that is described already. Nothing is requested; a read fails if the file is another one.
-    pub fn known(file: RemoteEntry) -> Self {
+    pub fn known(store: &Objects, file: RemoteEntry) -> Self {
         let since = |time: std::time::SystemTime| time.duration_since(std::time::UNIX_EPOCH).ok();
         let modified_ms = file.modified.and_then(since).map(|since| since.as_millis());
-        let object = Object { path: file.path, len: file.len.unwrap_or(0), etag: file.etag, modified_ms };
+        let origin = Origin(Arc::clone(store.options()));
+        let object = Object { origin, path: file.path, len: file.len.unwrap_or(0), etag: file.etag, modified_ms };
         let handle = HANDLES.fetch_add(1, Ordering::Relaxed);
-        Self { object: Arc::new(object), handle, last: ArcSwapOption::empty() }
-    }
-
-    /// Its path.
-    pub fn path(&self) -> &Path {
-        &self.object.path
+        Self { store: store.clone(), object: Arc::new(object), handle, last: ArcSwapOption::empty() }
     }
 }
 
@@ -69,7 +52,7 @@ impl ReadAt for RemoteFile {
             buf.copy_from_slice(bytes);
             return Ok(());
         }
-        if let Some(held) = cache()?.read(&self.object, self.handle, buf, offset)? {
+        if let Some(held) = cache()?.read(&self.store, &self.object, self.handle, buf, offset)? {
             self.last.store(Some(Arc::new(held)));
         }
         Ok(())
@@ -88,8 +71,8 @@ impl ReadAt for RemoteFile {
     }
 
     fn will_need(&self, offset: u64, len: u64) {
-        if let Ok(cache) = cache() {
-            cache.expect(&self.object, offset..offset.saturating_add(len).min(self.object.len));
+        if let (Ok(cache), Ok(session)) = (cache(), self.store.session()) {
+            cache.expect(&session, &self.object, offset..offset.saturating_add(len).min(self.object.len));
         }
     }
 }

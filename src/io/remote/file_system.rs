@@ -3,8 +3,7 @@
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use async_trait::async_trait;
@@ -15,8 +14,6 @@ use object_store::{
     Attributes, CopyOptions, Error, Extensions, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload,
     ObjectMeta, ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
-
-use super::process_stores;
 
 /// A file or directory.
 #[derive(Clone, Debug)]
@@ -50,37 +47,23 @@ pub trait FileSystem: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// As [`Self::list`].
     fn read(&self, path: &str, range: Range<u64>) -> io::Result<Bytes>;
+
+    /// Runs a call that waits for this file system. If the thread holds a lock that the file system needs in other threads, it is
+    /// released during the call.
+    fn wait(&self, call: &mut (dyn FnMut() + Send));
 }
 
-/// A function that runs a call which waits for a caller's file system. If the thread holds a lock that the file system needs in
-/// other threads, it is released during the call.
-pub type Wait = fn(&mut (dyn FnMut() + Send));
-
-/// The function for all file systems, because they run in one interpreter.
-static WAIT: OnceLock<Wait> = OnceLock::new();
-
-/// Runs a call that waits for responses about a path.
-pub(super) fn waiting<T: Send>(path: &Path, call: impl FnOnce() -> T + Send) -> T {
-    match WAIT.get() {
-        Some(wait) if process_stores::is_file_system(path) => {
-            let (mut call, mut done) = (Some(call), None);
-            wait(&mut || done = call.take().map(|call| call()));
-            done.expect("the call was made")
-        }
-        _ => call(),
-    }
-}
-
-/// Keeps a file system as long as the process lives, and returns the path of its root.
-pub fn keep(files: Arc<dyn FileSystem>, wait: Wait) -> PathBuf {
-    WAIT.get_or_init(|| wait);
-    let store: Arc<dyn ObjectStore> = Arc::new(Store(files));
-    process_stores::keep(process_stores::FILE_SYSTEM, &store).into()
+/// Runs a call that waits for responses, which may be those of a caller's file system.
+pub(super) fn waiting<T: Send>(files: Option<&dyn FileSystem>, call: impl FnOnce() -> T + Send) -> T {
+    let Some(files) = files else { return call() };
+    let (mut call, mut done) = (Some(call), None);
+    files.wait(&mut || done = call.take().map(|call| call()));
+    done.expect("the call was made")
 }
 
 /// A file system as an object store that is only read.
 #[derive(Debug)]
-struct Store(Arc<dyn FileSystem>);
+pub(super) struct Store(pub(super) Arc<dyn FileSystem>);
 
 impl fmt::Display for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -14,7 +14,7 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 
 use super::failure::{Failure, RETRY_TIMEOUT, deadline};
 use super::http::Connector;
-use super::roots::Options;
+use super::url::Options;
 
 /// Without a byte for this part of the deadline, an attempt has failed.
 const ATTEMPTS: u32 = 3;

@@ -2,18 +2,17 @@
 //!
 //! A remote file has a path like a local one, which begins with its URL: `s3://bucket/store/commitlog/00000000000000000000`.
 //! Names are joined to it as they are, so nothing in it is percent-encoded: `%RETRY%group` is the name of a directory. The code
-//! above asks [`super::storage`] and [`super::FileSource`], and need not know which kind a path is.
+//! above asks [`super::storage`] and [`super::FileSource`] with a [`Location`], and need not know which kind it is.
 //!
-//! - [`roots`]: which stores there are, with the options that lead to them
+//! - [`objects`]: a store as a value, with the options that lead to it
+//! - [`url`]: URLs of stores
 //! - `object`: what a store says about files
-//! - `client`: the runtime of the process, and its requests
+//! - `client`: the runtime of the process, the sessions of stores in it, and their requests
 //! - `failure`: why requests fail, and how long they may take
 //! - `machines`: stores on other machines; `http`: their HTTP clients; `no_machines`: a build without them
 //! - `blocks`: what was read, and what is read ahead
 //! - `file`: an open file
-//! - [`memory`]: files that are bytes in memory
 //! - [`file_system`]: file systems that callers bring
-//! - `process_stores`: both, by their roots
 //! - [`upload`]: objects that jobs write
 
 mod blocks;
@@ -25,100 +24,70 @@ pub mod file_system;
 mod http;
 #[cfg(feature = "remote")]
 mod machines;
-pub mod memory;
 #[cfg(not(feature = "remote"))]
 mod no_machines;
 mod object;
-mod process_stores;
-pub mod roots;
+pub mod objects;
 pub mod upload;
+pub mod url;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use bytes::Bytes;
 #[cfg(not(feature = "remote"))]
 use no_machines as machines;
 
-pub use super::regular_file::is_remote;
+use super::location::Location;
 use super::source::ReadAt as _;
-use crate::error::{Error, Result};
+use super::{Access, FileSource};
+#[cfg(feature = "python")]
+pub(crate) use failure::is_answer;
 pub use file::RemoteFile;
 pub use object::RemoteEntry;
+pub use objects::Objects;
+pub use url::Options;
 
-/// Forgets what was listed before the last second, so that a store that is opened again is seen as it is now.
-pub fn refresh() {
-    if let Some(client) = client::Client::existing() {
-        client.refresh();
+/// Begins to list several directories at the same time, so that [`super::storage::list`] and [`super::storage::status`] need no
+/// request for them for the next seconds. Local paths are left out; an error is left to these.
+pub fn expect_lists<'a>(directories: impl IntoIterator<Item = &'a Location>) {
+    let mut lists: Vec<(&Objects, Vec<PathBuf>)> = Vec::new();
+    for directory in directories {
+        let Some(store) = directory.objects() else { continue };
+        match lists.iter_mut().find(|(of, _)| of.is_same(store)) {
+            Some((_, paths)) => paths.push(directory.to_path_buf()),
+            None => lists.push((store, vec![directory.to_path_buf()])),
+        }
+    }
+    for (store, paths) in lists {
+        store.expect_lists(paths);
     }
 }
 
-/// Forgets all that was listed: other processes wrote for this one.
-pub fn forget_listings() {
-    if let Some(client) = client::Client::existing() {
-        client.forget_listings();
-    }
-}
-
-/// Lists a directory, sorted by name. What was listed in the last seconds is not asked again.
-///
-/// # Errors
-/// `NotFound` if there is nothing below the path; errors of the store, with the path.
-pub fn list(directory: &Path) -> Result<Vec<RemoteEntry>> {
-    let listed = client::client().and_then(|client| client.list(directory)).map_err(|e| Error::io(directory, e))?;
-    Ok(listed.as_ref().clone())
-}
-
-/// Lists a directory with all below it, so that [`list`] needs no request for the next seconds. An error is left to [`list`].
-pub fn expect_tree(directory: &Path) {
-    _ = client::client().and_then(|client| client.list_tree(directory));
-}
-
-/// Begins to list several directories at the same time, so that [`list`] and [`status`] need no request for them for the next seconds.
-/// Local paths are left out; an error is left to [`list`].
-pub fn expect_lists(directories: &[PathBuf]) {
-    let remote: Vec<PathBuf> = directories.iter().filter(|path| is_remote(path)).cloned().collect();
-    if let (false, Ok(client)) = (remote.is_empty(), client::client()) {
-        client.begin_lists(remote);
-    }
-}
-
-/// Reads a whole object of at most `most` bytes with one request, and lists directories at the same time as [`expect_lists`] does.
-///
-/// # Errors
-/// `NotFound`, and errors of the store, with the path.
-pub fn read_whole(path: &Path, most: u64, directories: &[PathBuf]) -> Result<(RemoteEntry, Bytes)> {
-    client::client().and_then(|client| client.read_whole(path, most, directories)).map_err(|e| Error::io(path, e))
-}
-
-/// Begins to read a whole object of at most `most` bytes, so that the next [`read_whole`] of it needs no request. A local path is left
-/// out; an error is left to [`read_whole`].
-pub fn expect_whole(path: &Path, most: u64) {
-    if let (true, Ok(client)) = (is_remote(path), client::client()) {
-        client.begin_whole(path.to_owned(), most);
+/// Begins to read a whole object of at most `most` bytes, so that the next [`super::storage::read_whole`] of it needs no request. A
+/// local path is left out; an error is left to that call.
+pub fn expect_whole(path: &Location, most: u64) {
+    if let Some(store) = path.objects() {
+        store.expect_whole(path, most);
     }
 }
 
 /// Takes note that the heads of files will be read; the first read asks for all of them. Local paths are left out.
-pub fn expect_heads(files: &[PathBuf]) {
-    for file in files.iter().filter(|path| is_remote(path)).filter_map(|path| RemoteFile::open(path).ok()) {
+pub fn expect_heads<'a>(files: impl IntoIterator<Item = &'a Location>) {
+    for file in remote_files(files) {
         file.will_need(0, HEAD);
     }
 }
 
 /// Takes note that the last bytes of files will be read; the first read asks for all of them. Local paths are left out.
-pub fn expect_ends(files: &[PathBuf]) {
-    for file in files.iter().filter(|path| is_remote(path)).filter_map(|path| RemoteFile::open(path).ok()) {
+pub fn expect_ends<'a>(files: impl IntoIterator<Item = &'a Location>) {
+    for file in remote_files(files) {
         file.will_need(file.len().saturating_sub(HEAD), HEAD);
     }
 }
 
+fn remote_files<'a>(files: impl IntoIterator<Item = &'a Location>) -> impl Iterator<Item = FileSource> {
+    let files = files.into_iter().filter(|file| file.objects().is_some());
+    files.filter_map(|file| FileSource::open(file, Access::Pread).ok())
+}
+
 /// Bytes of a head, or an end.
 const HEAD: u64 = 64;
-
-/// Describes what is at a path.
-///
-/// # Errors
-/// `NotFound`, and errors of the store, with the path.
-pub fn status(path: &Path) -> Result<RemoteEntry> {
-    client::client().and_then(|client| client.status(path)).map_err(|e| Error::io(path, e))
-}

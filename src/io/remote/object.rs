@@ -1,7 +1,12 @@
 //! What a store says about files and directories.
 
+use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::SystemTime;
+
+use super::url::Options;
 
 /// A remote file or directory.
 #[derive(Clone, Debug)]
@@ -16,9 +21,27 @@ pub struct RemoteEntry {
     pub etag: Option<String>,
 }
 
+/// The options of an object's store: caches have one object for all that are alike.
+#[derive(PartialEq, Eq)]
+pub(super) struct Origin(pub(super) Arc<Options>);
+
+impl Hash for Origin {
+    fn hash<H: Hasher>(&self, _: &mut H) {
+        // The path tells more, and in less time.
+    }
+}
+
+impl fmt::Debug for Origin {
+    // The options have credentials.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Origin")
+    }
+}
+
 /// What is read of a remote file: the object as it was when it was opened.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Object {
+    pub(super) origin: Origin,
     pub(super) path: PathBuf,
     pub(super) len: u64,
     pub(super) etag: Option<String>,

@@ -14,7 +14,8 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 
 use crate::arrow::text_rows::{Pieces, Row, columns, json_text};
-use crate::error::{Error, Result, shown};
+use crate::error::{Error, Result};
+use crate::io::Location;
 use crate::kafka::format::control_record::ControlRecord;
 use crate::kafka::format::producer_snapshot::{self, ProducerEntry};
 use crate::kafka::index::index_file::{Check, IndexOptions};
@@ -65,7 +66,7 @@ const V2: i64 = 2;
 /// # Errors
 /// `InvalidArgument` for another file; an I/O error; the first error of `write`.
 pub fn dump<E: From<Error>>(
-    path: &Path,
+    path: &Location,
     options: DumpOptions,
     write: impl FnMut(&str) -> std::result::Result<(), E>,
 ) -> std::result::Result<Report, E> {
@@ -89,7 +90,7 @@ pub fn dump<E: From<Error>>(
 
 /// A dump of one file.
 struct Dump<'a, F, E> {
-    path: &'a Path,
+    path: &'a Location,
     options: DumpOptions,
     out: Pieces<F, E>,
     lines: u64,
@@ -247,7 +248,7 @@ impl<F: FnMut(&str) -> std::result::Result<(), E>, E: From<Error>> Dump<'_, F, E
         let options = IndexOptions { log_len: log.as_ref().map(Segment::len), ..IndexOptions::default() };
         let Some(index) = self.read(I::open(self.path, &options))? else { return Ok(()) };
         if index.is_empty() && I::SUFFIX == OffsetIndex::SUFFIX {
-            let path = shown(self.path);
+            let path = self.path.display().to_string();
             self.line("index", |out| numbers(out, &[("entries", 0)]), || format!("{path} is empty."))?;
         }
         for entry in (0..index.len()).filter_map(|slot| index.entry(slot)) {
@@ -289,7 +290,7 @@ impl<F: FnMut(&str) -> std::result::Result<(), E>, E: From<Error>> Dump<'_, F, E
 
 fn object<W: Write>(out: &mut W, path: &Path, kind: &str, members: impl FnOnce(&mut W) -> fmt::Result) -> fmt::Result {
     out.write_str("{\"file\": ")?;
-    json_text(out, &shown(path))?;
+    json_text(out, &path.display().to_string())?;
     write!(out, ", \"type\": \"{kind}\"")?;
     members(out)?;
     out.write_str("}\n")

@@ -5,11 +5,12 @@
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::error::{Error, Result};
+use crate::io::Location;
 use crate::io::ProcessMutex;
 use crate::io::regular_file::NotAFile;
 use crate::io::storage::{self, Identity, read_file};
@@ -23,7 +24,7 @@ pub type Line = (Option<String>, i64, i64);
 ///
 /// # Errors
 /// `Corrupt` for another version, count or line, or if this is no file; an I/O error.
-pub fn read(path: &Path, has_topic: bool) -> Result<Vec<Line>> {
+pub fn read(path: &Location, has_topic: bool) -> Result<Vec<Line>> {
     let bytes = match read_file(path, None) {
         Ok(bytes) => bytes,
         Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -64,12 +65,12 @@ struct Stamp {
 
 type Offsets = HashMap<(String, i64), i64>;
 
-static KNOWN: ProcessMutex<Vec<(PathBuf, Stamp, Arc<Offsets>)>> = ProcessMutex::new();
+static KNOWN: ProcessMutex<Vec<(Location, Stamp, Arc<Offsets>)>> = ProcessMutex::new();
 
 /// Returns the offset of a partition in a checkpoint of offsets; `None` if it has none, or if the file is missing or not valid.
-pub fn recorded_offset(path: &Path, topic: &str, partition: i64) -> Option<i64> {
+pub fn recorded_offset(path: &Location, topic: &str, partition: i64) -> Option<i64> {
     let stamp = stamp(path)?;
-    let same = |(of, at, _): &&(PathBuf, Stamp, Arc<Offsets>)| of == path && *at == stamp;
+    let same = |(of, at, _): &&(Location, Stamp, Arc<Offsets>)| of == path && *at == stamp;
     let held = KNOWN.with(|known| known.iter().find(same).map(|(_, _, offsets)| Arc::clone(offsets)));
     let offsets = if let Some(offsets) = held {
         offsets
@@ -91,7 +92,7 @@ pub fn recorded_offset(path: &Path, topic: &str, partition: i64) -> Option<i64> 
     offsets.get(&(topic.to_owned(), partition)).copied()
 }
 
-fn stamp(path: &Path) -> Option<Stamp> {
+fn stamp(path: &Location) -> Option<Stamp> {
     let found = storage::status(path).ok()?;
     Some(Stamp { identity: found.identity, len: found.len, modified: found.modified })
 }

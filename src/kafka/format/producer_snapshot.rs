@@ -7,9 +7,8 @@
 //!
 //! Source: `ProducerStateManager#readSnapshot`.
 
-use std::path::Path;
-
 use crate::error::{Error, Result};
+use crate::io::Location;
 use crate::io::{Access, FileSource, ReadAt};
 use crate::report::{Finding, Flaw, Kind};
 
@@ -62,7 +61,7 @@ impl ProducerEntry {
 ///
 /// # Errors
 /// `Corrupt` for another version, checksum or length; an I/O error.
-pub fn read(path: &Path) -> Result<Vec<ProducerEntry>> {
+pub fn read(path: &Location) -> Result<Vec<ProducerEntry>> {
     let source = FileSource::open(path, Access::Pread)?;
     let len = usize::try_from(source.len()).unwrap_or(usize::MAX);
     let mut bytes = vec![0; len];

@@ -8,9 +8,10 @@
 //! with `pread` and written with `pwrite`, so that a file that shrinks or a full disk is an error and not a signal.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::error::{Error, Result};
+use crate::io::Location;
 use crate::io::disk::{NewFile, lock_writer, write_all_at};
 use crate::io::fork::Generation;
 use crate::io::regular_file::open_file;
@@ -53,7 +54,7 @@ impl Default for IndexOptions {
 /// The file of an index.
 #[derive(Debug)]
 pub struct IndexFile {
-    pub(crate) path: PathBuf,
+    pub(crate) path: Location,
     pub(crate) base_offset: i64,
     pub(crate) len: u64,
     entry_size: u64,
@@ -65,7 +66,7 @@ pub struct IndexFile {
 impl IndexFile {
     /// Open a file, and call `take` with each whole entry until it returns false.
     pub(crate) fn open<const N: usize>(
-        path: &Path,
+        path: &Location,
         options: &IndexOptions,
         mut take: impl FnMut(&[u8; N]) -> bool,
     ) -> Result<Self> {
@@ -73,7 +74,7 @@ impl IndexFile {
             Error::InvalidArgument(format!("{}: the name does not begin with a base offset", path.display()))
         })?;
         let (writer, source) = if options.write {
-            let file = open_file(path, true)?;
+            let file = open_file(path.local()?, true)?;
             (Some(lock_writer(path, &file)?), FileSource::new(file, path, false, Access::Pread)?)
         } else {
             (None, FileSource::open(path, Access::Pread)?)
@@ -123,7 +124,7 @@ impl IndexFile {
         writer.set_len(len).map_err(|e| Error::io(path, e))?;
         new.publish()?;
         let process = Generation::current();
-        Ok(Self { path: path.to_owned(), base_offset, len, entry_size, writer: Some(writer), process })
+        Ok(Self { path: path.into(), base_offset, len, entry_size, writer: Some(writer), process })
     }
 
     /// Number of entries that fit in the file.

@@ -9,6 +9,7 @@ use super::index_file::{Check, IndexFile, IndexOptions};
 use super::slot_search;
 use super::sparse_index::SparseIndex;
 use crate::error::{Error, Result};
+use crate::io::Location;
 
 /// Bytes of an entry.
 pub(crate) const ENTRY_SIZE: usize = 8;
@@ -41,7 +42,8 @@ impl SparseIndex for OffsetIndex {
     const ENTRY_SIZE: usize = ENTRY_SIZE;
     const SUFFIX: &'static str = ".index";
 
-    fn open(path: &Path, options: &IndexOptions) -> Result<Self> {
+    fn open(path: impl Into<Location>, options: &IndexOptions) -> Result<Self> {
+        let path = &path.into();
         let (mut keys, mut positions) = (Vec::new(), Vec::new());
         let mut ascending = true;
         let most = options.log_len.map_or(i32::MAX, |len| i32::try_from(len).unwrap_or(i32::MAX));
@@ -164,7 +166,7 @@ impl OffsetIndex {
     pub fn append(&mut self, offset: i64, position: i32) -> Result<()> {
         self.file.check_writable()?;
         if self.is_full() {
-            return Err(Error::IndexFull { path: self.path().to_owned(), entries: self.len() as u64 });
+            return Err(Error::IndexFull { path: self.path().to_path_buf(), entries: self.len() as u64 });
         }
         if !self.is_empty() && offset <= self.last_offset() {
             return Err(Error::InvalidArgument(format!(

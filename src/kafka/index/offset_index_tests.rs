@@ -157,7 +157,7 @@ fn a_second_writer_is_an_error() {
     let index = three(dir.path());
     let write = IndexOptions { write: true, ..IndexOptions::default() };
     match OffsetIndex::open(index.path(), &write) {
-        Err(Error::Locked { path, .. }) => assert_eq!(path, index.path()),
+        Err(Error::Locked { path, .. }) => assert_eq!(path, **index.path()),
         other => panic!("{other:?}"),
     }
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::index_file::{IndexFile, IndexOptions};
 use crate::error::Result;
+use crate::io::Location;
 
 /// A sparse index next to a log: entries with ascending keys, each with a place to begin reading.
 pub trait SparseIndex: Sized + Send + Sync {
@@ -19,7 +20,7 @@ pub trait SparseIndex: Sized + Send + Sync {
     ///
     /// # Errors
     /// An I/O error; `Corrupt` for a file that is too long for a broker; `Locked` if another writer has it open.
-    fn open(path: &Path, options: &IndexOptions) -> Result<Self>;
+    fn open(path: impl Into<Location>, options: &IndexOptions) -> Result<Self>;
 
     /// Create a file of zeros, and open it for appends.
     ///
@@ -67,7 +68,7 @@ pub trait SparseIndex: Sized + Send + Sync {
     fn sanity_check(&self) -> Result<()>;
 
     /// Path of the file.
-    fn path(&self) -> &Path {
+    fn path(&self) -> &Location {
         &self.file().path
     }
 

@@ -10,6 +10,7 @@ use super::index_file::{Check, IndexFile, IndexOptions};
 use super::slot_search;
 use super::sparse_index::SparseIndex;
 use crate::error::{Error, Result};
+use crate::io::Location;
 use crate::kafka::format::header::NO_TIMESTAMP;
 
 /// Bytes of an entry.
@@ -43,7 +44,8 @@ impl SparseIndex for TimeIndex {
     const ENTRY_SIZE: usize = ENTRY_SIZE;
     const SUFFIX: &'static str = ".timeindex";
 
-    fn open(path: &Path, options: &IndexOptions) -> Result<Self> {
+    fn open(path: impl Into<Location>, options: &IndexOptions) -> Result<Self> {
+        let path = &path.into();
         let (mut timestamps, mut offsets) = (Vec::new(), Vec::new());
         let mut ascending = true;
         let file = IndexFile::open::<ENTRY_SIZE>(path, options, |bytes| {
@@ -155,7 +157,7 @@ impl TimeIndex {
     /// offset, or if the file is open for reading only. Then nothing is written.
     pub fn maybe_append(&mut self, timestamp: i64, offset: i64, skip_full_check: bool) -> Result<bool> {
         self.file.check_writable()?;
-        let full = || Error::IndexFull { path: self.path().to_owned(), entries: self.len() as u64 };
+        let full = || Error::IndexFull { path: self.path().to_path_buf(), entries: self.len() as u64 };
         if !skip_full_check && self.is_full() {
             return Err(full());
         }

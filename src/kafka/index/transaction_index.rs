@@ -6,10 +6,9 @@
 //!
 //! Source: `TransactionIndex`, `AbortedTxn`.
 
-use std::path::Path;
-
 use super::index_file::{IndexFile, IndexOptions};
 use crate::error::{Error, Result};
+use crate::io::Location;
 
 /// Bytes of an entry.
 pub const ENTRY_SIZE: usize = 34;
@@ -56,7 +55,7 @@ impl AbortedTransaction {
 ///
 /// # Errors
 /// An I/O error.
-pub fn read(path: &Path) -> Result<(Vec<AbortedTransaction>, u64)> {
+pub fn read(path: &Location) -> Result<(Vec<AbortedTransaction>, u64)> {
     let mut entries = Vec::new();
     let options = IndexOptions { base_offset: Some(0), ..IndexOptions::default() };
     let file = IndexFile::open::<ENTRY_SIZE>(path, &options, |bytes| {
@@ -71,7 +70,7 @@ pub fn read(path: &Path) -> Result<(Vec<AbortedTransaction>, u64)> {
 ///
 /// # Errors
 /// An I/O error.
-pub fn read_trusted(path: &Path, base_offset: i64) -> Result<Option<Vec<AbortedTransaction>>> {
+pub fn read_trusted(path: &Location, base_offset: i64) -> Result<Option<Vec<AbortedTransaction>>> {
     let (entries, torn) = match read(path) {
         Ok(read) => read,
         Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => return Ok(Some(Vec::new())),
@@ -106,7 +105,7 @@ mod tests {
         let mut file = bytes.repeat(700);
         file.extend([1, 2, 3]);
         std::fs::write(&path, &file).unwrap();
-        let (entries, left) = read(&path).unwrap();
+        let (entries, left) = read(&path.into()).unwrap();
         assert_eq!((entries.len(), left), (700, 3));
         assert!(entries.iter().all(|e| *e == entry));
     }

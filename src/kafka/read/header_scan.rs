@@ -125,7 +125,7 @@ impl Segment {
 
     /// Return the position of the first batch after a position that the offset index names; `None` also without an index.
     pub(crate) fn indexed_position_after(&self, position: u64) -> Option<u64> {
-        let index = OffsetIndex::open(&self.beside(OffsetIndex::SUFFIX), &self.index_options()).ok()?;
+        let index = OffsetIndex::open(self.beside(OffsetIndex::SUFFIX), &self.index_options()).ok()?;
         let positions = (0..index.len()).filter_map(|slot| u64::try_from(index.entry(slot)?.position).ok());
         positions.filter(|at| *at > position).min()
     }
@@ -137,7 +137,7 @@ impl Segment {
         if pieces < 2 {
             return Vec::new();
         }
-        let Ok(index) = OffsetIndex::open(&self.beside(OffsetIndex::SUFFIX), &self.index_options()) else {
+        let Ok(index) = OffsetIndex::open(self.beside(OffsetIndex::SUFFIX), &self.index_options()) else {
             return Vec::new();
         };
         // Pieces of equal size, so that no small one is left.

@@ -3,12 +3,12 @@
 //! A broker tidies the directory when it starts. The listing decides the same and changes nothing. Source: `LogLoader#load`.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::missing::Unread;
 use super::segment::{Segment, SegmentOptions};
 use crate::error::Result;
-use crate::io::mounts::is_mounted;
+use crate::io::Location;
 use crate::io::storage;
 use crate::kafka::format::names::{base_offset, topic_partition};
 
@@ -24,7 +24,7 @@ const LEFTOVERS: [&str; 3] = [".deleted", CLEANED, SWAP];
 const TEXT_FILES: [&str; 3] = ["leader-epoch-checkpoint", "partition.metadata", "quorum-state"];
 
 /// The files of a segment by their suffix.
-pub type SegmentFiles = BTreeMap<&'static str, PathBuf>;
+pub type SegmentFiles = BTreeMap<&'static str, Location>;
 
 /// The files of a partition.
 #[derive(Debug, Default)]
@@ -32,13 +32,13 @@ pub struct Listing {
     /// The files of each segment by base offset. Each has a `.log`.
     pub segments: BTreeMap<i64, SegmentFiles>,
     /// Producer snapshots by offset.
-    pub snapshots: BTreeMap<i64, PathBuf>,
+    pub snapshots: BTreeMap<i64, Location>,
     /// Index files without a `.log`, which a broker deletes.
-    pub orphans: Vec<PathBuf>,
+    pub orphans: Vec<Location>,
     /// Files that wait for deletion or belong to an unfinished compaction.
-    pub leftovers: Vec<PathBuf>,
+    pub leftovers: Vec<Location>,
     /// Other files, except the text files next to the segments.
-    pub strays: Vec<PathBuf>,
+    pub strays: Vec<Location>,
     /// Lost segments: a log that was compressed, an index before the first segment, an object that is missing.
     pub unread: Vec<Unread>,
 }
@@ -48,7 +48,7 @@ impl Listing {
     ///
     /// # Errors
     /// An I/O error; after an interrupted swap `Corrupt`, if the new segments cannot be read to their ends.
-    pub fn of(directory: &Path) -> Result<Self> {
+    pub fn of(directory: &Location) -> Result<Self> {
         let mut entries = storage::list(directory)?;
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         let mut found = Self::default();
@@ -110,7 +110,7 @@ impl Listing {
         if let Some((first, _)) = logs.first() {
             let mut end = i64::MIN;
             for (_, path) in &logs {
-                end = end.max(Segment::open(path, SegmentOptions::default())?.next_offset()?);
+                end = end.max(Segment::open(*path, SegmentOptions::default())?.next_offset()?);
             }
             let is_replaced =
                 |(offset, parts): (&i64, &SegmentFiles)| (*first..end).contains(offset) && parts.contains_key(LOG);
@@ -146,7 +146,7 @@ impl Listing {
 ///
 /// # Errors
 /// An I/O error.
-pub fn has_segments(directory: &Path) -> Result<bool> {
+pub fn has_segments(directory: &Location) -> Result<bool> {
     any_name(directory, |name| segment_file(name).is_some_and(|(_, suffix)| suffix == LOG))
 }
 
@@ -154,9 +154,9 @@ pub fn has_segments(directory: &Path) -> Result<bool> {
 ///
 /// # Errors
 /// An I/O error.
-pub fn is_partition(directory: &Path) -> Result<bool> {
+pub fn is_partition(directory: &Location) -> Result<bool> {
     // A tree has directories of partitions only. To list one may take a request for each segment.
-    if is_mounted(directory) {
+    if directory.is_joined() {
         return Ok(topic_partition(directory).is_some());
     }
     any_name(directory, |name| name == "partition.metadata" || name.ends_with(LOG) || is_renamed_log(name))
@@ -166,7 +166,7 @@ pub fn is_partition(directory: &Path) -> Result<bool> {
 ///
 /// # Errors
 /// The system's error.
-pub fn is_log_dir(directory: &Path) -> Result<bool> {
+pub fn is_log_dir(directory: &Location) -> Result<bool> {
     if any_name(directory, |name| matches!(name, "recovery-point-offset-checkpoint" | "log-start-offset-checkpoint"))? {
         return Ok(true);
     }
@@ -180,7 +180,7 @@ pub fn is_log_dir(directory: &Path) -> Result<bool> {
     Ok(false)
 }
 
-fn any_name(directory: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<bool> {
+fn any_name(directory: &Location, is_wanted: impl Fn(&str) -> bool) -> Result<bool> {
     if !storage::is_directory(directory) {
         return Ok(false);
     }

@@ -3,13 +3,13 @@
 //! A broker rolls a segment at the offset after the last one, so the next base offset is where the segment before ends. Only
 //! compaction removes offsets from the middle of a log. Everything else that does is the loss of a file.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use super::batch_order::{BatchOrder, lowest_offset};
 use super::segment::{Segment, if_exists};
 use super::walk::{Reads, Tail, Walk};
 use crate::error::{Error, Result};
+use crate::io::Location;
 use crate::report::{Finding, Flaw, Kind};
 
 /// A segment that is not read, and what is there in its place: a compressed log, an index whose log is gone.
@@ -62,7 +62,7 @@ impl Missing {
     /// # Errors
     /// An I/O error.
     pub fn between(
-        directory: &Path,
+        directory: &Location,
         segments: &[Arc<Segment>],
         unread: &[Unread],
         (begin, end): (i64, i64),
@@ -209,7 +209,7 @@ mod tests {
             .collect();
         let unread: Vec<_> =
             unread.iter().map(|(base, name)| Unread { base_offset: *base, found: (*name).to_owned() }).collect();
-        let found = Missing::between(dir.path(), &opened, &unread, range, false).unwrap();
+        let found = Missing::between(&dir.path().into(), &opened, &unread, range, false).unwrap();
         found
             .segments
             .into_iter()

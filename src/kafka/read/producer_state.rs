@@ -4,9 +4,9 @@
 //! checked: the broker checked them when it appended the batches.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
 
 use crate::error::Result;
+use crate::io::Location;
 use crate::kafka::format::header::Header;
 use crate::kafka::format::producer_snapshot::{self, ProducerEntry};
 use crate::kafka::index::transaction_index::AbortedTransaction;
@@ -25,7 +25,7 @@ impl ProducerState {
     ///
     /// # Errors
     /// `Corrupt` if the snapshot is damaged; an I/O error.
-    pub fn of_snapshot(path: &Path) -> Result<Self> {
+    pub fn of_snapshot(path: &Location) -> Result<Self> {
         let mut state = Self::default();
         for producer in producer_snapshot::read(path)? {
             if let Some(first) = producer.current_txn_first_offset {
@@ -42,7 +42,7 @@ impl ProducerState {
     }
 
     /// Return whether a snapshot has a producer with transactions, ended or open; true also for one that cannot be read.
-    pub fn is_transactional(snapshot: &Path) -> bool {
+    pub fn is_transactional(snapshot: &Location) -> bool {
         // The epoch of a coordinator comes with a marker, and stays.
         let has = |each: &ProducerEntry| each.coordinator_epoch >= 0 || each.current_txn_first_offset.is_some();
         producer_snapshot::read(snapshot).map_or(true, |producers| producers.iter().any(has))

@@ -1,15 +1,13 @@
 //! One segment: a `.log` file and the indexes next to it, read only.
 
 use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::checked_index::CheckedIndex;
 use crate::error::{Error, Result};
-use crate::io::mounts::is_mounted;
+use crate::io::Location;
 use crate::io::open_cache::{OpenCache, Slot};
 use crate::io::regular_file::{NotAFile, open_file};
-use crate::io::remote::is_remote;
 use crate::io::storage::{self, Kind, Status};
 use crate::io::{Access, FileSource};
 use crate::kafka::compat::Compat;
@@ -57,7 +55,7 @@ impl Default for SegmentOptions {
 /// truncated, compacted or deleted since is an error of every reader, because a part of it would be missing.
 #[derive(Debug)]
 pub struct Segment {
-    path: PathBuf,
+    path: Location,
     topic_partition: Option<(String, i32)>,
     base_offset: i64,
     opened: Status,
@@ -70,12 +68,13 @@ impl Segment {
     ///
     /// # Errors
     /// An I/O error; `InvalidArgument` for a name without a base offset.
-    pub fn open(path: &Path, options: SegmentOptions) -> Result<Self> {
+    pub fn open(path: impl Into<Location>, options: SegmentOptions) -> Result<Self> {
+        let path = &path.into();
         let base_offset = base_offset(path).ok_or_else(|| {
             Error::InvalidArgument(format!("{}: the name does not begin with a base offset", path.display()))
         })?;
         // A directory is an error here, not at the first look-up.
-        let opened = if is_remote(path) {
+        let opened = if path.is_remote() {
             storage::status(path)?
         } else {
             Status::from(open_file(path, false)?.metadata().map_err(|e| Error::io(path, e))?)
@@ -83,15 +82,14 @@ impl Segment {
         if opened.kind == Kind::Directory {
             return Err(NotAFile::Directory.error(path));
         }
-        let absolute = if is_remote(path) { Ok(path.to_owned()) } else { std::path::absolute(path) };
-        let topic_partition = absolute
+        let topic_partition = std::path::absolute(path)
             .ok()
             .and_then(|path| path.parent().and_then(topic_partition).map(|(topic, id)| (topic.to_owned(), id)));
         Ok(Self { path: path.to_owned(), topic_partition, base_offset, opened, options, open: Arc::default() })
     }
 
     /// Path of the log.
-    pub fn path(&self) -> &Path {
+    pub fn path(&self) -> &Location {
         &self.path
     }
 
@@ -127,7 +125,7 @@ impl Segment {
 
     /// Open the log again, for a reader of its own.
     pub(crate) fn open_source(&self) -> Result<FileSource> {
-        let file = if is_remote(&self.path) { None } else { Some(open_file(&self.path, false)?) };
+        let file = if self.path.is_remote() { None } else { Some(open_file(&self.path, false)?) };
         let now = match &file {
             None => storage::status(&self.path)?,
             Some(file) => Status::from(file.metadata().map_err(|e| Error::io(&self.path, e))?),
@@ -191,9 +189,9 @@ impl Segment {
     }
 
     fn open_index<I: SparseIndex>(&self) -> Result<CheckedIndex<I>> {
-        let index = match if_exists(I::open(&self.beside(I::SUFFIX), &self.index_options())) {
+        let index = match if_exists(I::open(self.beside(I::SUFFIX), &self.index_options())) {
             // The log itself has all answers.
-            Err(Error::Corrupt { .. }) if is_mounted(&self.path) => None,
+            Err(Error::Corrupt { .. }) if self.path.is_joined() => None,
             opened => opened?,
         };
         Ok(CheckedIndex::new(index))
@@ -210,7 +208,7 @@ impl Segment {
     }
 
     /// Path of the file next to the log with this suffix: `.index` for `x.log`, `.index.deleted` for `x.log.deleted`.
-    pub fn beside(&self, suffix: &str) -> PathBuf {
+    pub fn beside(&self, suffix: &str) -> Location {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         self.path.with_file_name(name.replacen(".log", suffix, 1))
     }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::error::{Undecodable, shown};
+use crate::error::Undecodable;
 use crate::io::{ReadAt, Window};
 use crate::kafka::compat::Compat;
 use crate::kafka::format::header::{self, HEADER_SIZE, Header, LEAST_SIZE, LOG_OVERHEAD, UP_TO_MAGIC};
@@ -48,7 +48,7 @@ pub(crate) enum Tail {
 /// Return what is wrong with bytes that cannot be decoded; other errors remain.
 pub(crate) fn undecodable(error: io::Error) -> io::Result<Flaw> {
     let Undecodable { path, offset, expected, found } = error.downcast()?;
-    Ok(Flaw::new(Kind::RemoteChunk, format_args!("{expected} at byte {offset} of {}", shown(&path)), found))
+    Ok(Flaw::new(Kind::RemoteChunk, format_args!("{expected} at byte {offset} of {}", path.display()), found))
 }
 
 impl Tail {

@@ -72,7 +72,7 @@ impl Rebuild<'_> {
     }
 
     fn full(&self, suffix: &str, entries: usize) -> Error {
-        Error::IndexFull { path: self.segment.beside(suffix), entries: entries as u64 }
+        Error::IndexFull { path: self.segment.beside(suffix).to_path_buf(), entries: entries as u64 }
     }
 
     fn batch(&mut self, header: &Header) -> Result<()> {

@@ -43,7 +43,7 @@ pub(super) fn pem_text(key: &str) -> Result<String> {
     if key.contains(PEM) {
         return Ok(key.to_owned());
     }
-    Ok(String::from_utf8_lossy(&read_file(Path::new(key), None)?).into_owned())
+    Ok(String::from_utf8_lossy(&read_file(&Path::new(key).into(), None)?).into_owned())
 }
 
 impl KeyRing {

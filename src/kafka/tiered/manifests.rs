@@ -1,7 +1,6 @@
 //! The manifests that were read, so that each is read once.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
@@ -10,13 +9,14 @@ use super::key_ring::DataKey;
 use super::manifest::{Fault, Manifest};
 use super::names::Object;
 use crate::error::Result;
+use crate::io::Location;
 use crate::io::remote;
 use crate::io::storage::{Status, read_file};
 
 /// The manifests that were read.
 #[derive(Debug, Default)]
 pub(super) struct Manifests {
-    known: ArcSwap<HashMap<PathBuf, (Status, Parsed)>>,
+    known: ArcSwap<HashMap<Location, (Status, Parsed)>>,
 }
 
 /// A manifest, and the key of its segment once it was decrypted.
@@ -37,7 +37,7 @@ impl Manifests {
 
     /// Take note that these will be read.
     pub(super) fn expect<'a>(&self, objects: impl Iterator<Item = &'a Object>) {
-        let unknown: Vec<PathBuf> =
+        let unknown: Vec<Location> =
             objects.filter(|object| self.known(object).is_none()).map(|object| object.path.clone()).collect();
         remote::expect_heads(&unknown);
     }

@@ -6,7 +6,7 @@
 //! - `LocalTieredStorage`, which Kafka has for its tests: the files of a segment as they are
 //! - Aiven's plugin: a log in chunks that may be compressed and encrypted, the indexes in one object, and a manifest
 //!
-//! [`mount`] makes a tree of directories like those of a broker ([`crate::io::mounts`]), which everything that reads logs reads.
+//! [`join`] makes a tree of directories like those of a broker, a store of its own, which everything that reads logs reads.
 //!
 //! - `names`: which object belongs to which segment
 //! - `manifest`: where the parts of a segment are, and which offsets it has
@@ -27,4 +27,4 @@ mod remote_segment;
 mod tree;
 
 pub use key_ring::KeyRing;
-pub use tree::{Location, holds_segments, mount, remount};
+pub use tree::{Sources, holds_segments, join, sources};

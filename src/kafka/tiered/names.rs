@@ -1,7 +1,9 @@
 //! The names of directories and objects in remote storage.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use crate::io::Location;
+use crate::io::location::Identity;
 use crate::io::storage::Status;
 use crate::kafka::format::names::base_offset;
 
@@ -32,14 +34,15 @@ pub(super) fn partition_number(text: &str) -> Option<u32> {
 /// An object of a segment.
 #[derive(Clone, Debug)]
 pub(super) struct Object {
-    pub path: PathBuf,
+    pub path: Location,
     pub status: Status,
 }
 
 impl Object {
-    /// A text that changes with the content.
-    pub(super) fn tag(&self) -> String {
-        format!("{} {:?} {:?}", self.status.len, self.status.modified, self.status.identity)
+    /// What distinguishes its store, and a text that changes with the content.
+    pub(super) fn tag(&self) -> (Option<Identity>, String) {
+        let store = self.path.store().map(|store| store.identity().clone());
+        (store, format!("{} {:?} {:?}", self.status.len, self.status.modified, self.status.identity))
     }
 }
 

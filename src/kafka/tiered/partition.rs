@@ -1,7 +1,7 @@
 //! The files of a partition, of both sides: the broker's disk and remote storage.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use super::key_ring::KeyRing;
@@ -11,6 +11,7 @@ use super::manifests::Manifests;
 use super::names::{Layout, Object, ObjectName, object_name};
 use super::remote_segment::{Files, Packed, Part, RemoteSegment, read};
 use crate::error::{Error, Result};
+use crate::io::Location;
 use crate::io::storage::{self, Entry, read_file};
 use crate::kafka::format::checkpoint;
 use crate::kafka::format::names::base_offset;
@@ -36,9 +37,9 @@ pub(super) struct Sides<'a> {
     pub topic: &'a str,
     pub number: u32,
     /// Its directory on the broker's disk, if there is one.
-    pub local: Option<PathBuf>,
+    pub local: Option<Location>,
     /// Its directories in remote storage: several only if the topic was created again.
-    pub remote: Vec<PathBuf>,
+    pub remote: Vec<Location>,
     pub layout: Layout,
 }
 
@@ -73,7 +74,7 @@ impl Partition {
     /// `InvalidArgument` if a key is missing; an I/O error.
     pub(super) fn join(sides: &Sides, keys: &KeyRing, manifests: &Manifests) -> Result<Self> {
         let mut local =
-            sides.local.as_deref().map_or_else(|| Ok(LocalLog::default()), |path| LocalLog::read(path, sides))?;
+            sides.local.as_ref().map_or_else(|| Ok(LocalLog::default()), |path| LocalLog::read(path, sides))?;
         let (segments, mut lost) = remote_segments(sides, manifests)?;
         let lineage = local.lineage_with(&segments, keys);
         let (of_log, others): (Vec<_>, Vec<_>) = segments
@@ -134,7 +135,7 @@ impl Partition {
 }
 
 impl LocalLog {
-    fn read(directory: &Path, sides: &Sides) -> Result<Self> {
+    fn read(directory: &Location, sides: &Sides) -> Result<Self> {
         let entries = storage::list(directory)?;
         let mut logs = BTreeMap::new();
         for (number, entry) in entries.iter().enumerate() {
@@ -269,7 +270,7 @@ fn separate(base_offset: i64, mut objects: Objects) -> std::result::Result<Remot
 
 fn packed(
     base_offset: i64,
-    stem: &Path,
+    stem: &Location,
     mut objects: Objects,
     manifests: &Manifests,
 ) -> Result<std::result::Result<RemoteSegment, String>> {
@@ -289,7 +290,7 @@ fn packed(
         return Ok(Err(format!("{}: expected endOffset: {base_offset} or more, found {end}", name(MANIFEST))));
     }
     let packed = Packed { known, manifest_path: object.path, log, indexes: objects.remove(INDEXES) };
-    Ok(Ok(RemoteSegment { base_offset, range, files: Files::Packed(packed) }))
+    Ok(Ok(RemoteSegment { base_offset, range, files: Files::Packed(Box::new(packed)) }))
 }
 
 /// A segment, with the offset after the last one that it holds of the log.
@@ -354,14 +355,14 @@ fn choose(
 }
 
 /// Return the topic's id that a partition's directory has.
-pub(super) fn topic_id(directory: &Path) -> Option<String> {
+pub(super) fn topic_id(directory: &Location) -> Option<String> {
     let text = read_file(&directory.join("partition.metadata"), None).ok()?;
     let text = String::from_utf8_lossy(&text).into_owned();
     text.lines().find_map(|line| line.strip_prefix("topic_id:")).map(|id| id.trim().to_owned())
 }
 
 /// Return when the newest object of a directory was written.
-pub(super) fn newest(directory: &Path) -> Option<std::time::SystemTime> {
+pub(super) fn newest(directory: &Location) -> Option<std::time::SystemTime> {
     let entries = storage::list(directory).ok()?;
     entries.iter().filter_map(|entry| entry.status().ok()??.modified).max()
 }

@@ -1,7 +1,6 @@
 //! A segment in remote storage, and its files.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::key_ring::{KeyRing, OVERHEAD};
@@ -10,8 +9,9 @@ use super::manifests::Known;
 use super::names::Object;
 use crate::decompress::{DecodeError, Output, zstd_frame};
 use crate::error::{Error, Result};
+use crate::io::Content;
+use crate::io::Location;
 use crate::io::chunked_file::{Chunks, Decode, StoredFile};
-use crate::io::mounts::Content;
 use crate::io::{Access, FileSource, ReadAt as _};
 use crate::kafka::read::walk::{Reads, Walk};
 
@@ -45,14 +45,14 @@ pub(super) enum Files {
     /// An object each.
     Separate(BTreeMap<Part, Object>),
     /// As Aiven's plugin stores them.
-    Packed(Packed),
+    Packed(Box<Packed>),
 }
 
 /// A log in chunks, and an object with the indexes.
 #[derive(Debug)]
 pub(super) struct Packed {
     pub known: Arc<Known>,
-    pub manifest_path: PathBuf,
+    pub manifest_path: Location,
     pub log: Object,
     pub indexes: Option<Object>,
 }
@@ -146,27 +146,23 @@ impl Packed {
     }
 
     fn content(&self, part: Part, keys: &KeyRing) -> Result<Option<Content>> {
-        let stored = if part == Part::Log {
+        let (object, stored) = if part == Part::Log {
             if self.known.manifest.is_plain() && self.log.status.len == self.known.manifest.chunks.len {
                 return Ok(Some(Content::Whole(self.log.path.clone())));
             }
             let decode = self.decode(self.known.manifest.is_compressed, keys)?;
-            StoredFile {
-                path: self.log.path.clone(),
-                begin: 0,
-                tag: self.log.tag(),
-                chunks: self.known.manifest.chunks.clone(),
-                decode,
-            }
+            let chunks = self.known.manifest.chunks.clone();
+            (&self.log, StoredFile { path: self.log.path.to_path_buf(), begin: 0, tag: self.log.tag(), chunks, decode })
         } else {
             let (Some(indexes), Some(stored), Some(len)) = (&self.indexes, self.part(part), self.len(part)) else {
                 return Ok(None);
             };
             let decode = self.decode(false, keys)?;
             let chunks = Chunks::one(len, stored.size);
-            StoredFile { path: indexes.path.clone(), begin: stored.position, tag: indexes.tag(), chunks, decode }
+            let path = indexes.path.to_path_buf();
+            (indexes, StoredFile { path, begin: stored.position, tag: indexes.tag(), chunks, decode })
         };
-        Ok(Some(Content::Chunks(stored)))
+        Ok(Some(Content::Chunks(object.path.clone(), stored)))
     }
 
     fn decode(&self, is_compressed: bool, keys: &KeyRing) -> Result<Arc<Decode>> {
@@ -208,8 +204,7 @@ impl Packed {
 /// `Corrupt` for bytes that cannot be decoded; an I/O error.
 pub(super) fn read(content: Content) -> Result<Vec<u8>> {
     let path = match &content {
-        Content::Whole(path) => path.clone(),
-        Content::Chunks(stored) => stored.path.clone(),
+        Content::Whole(path) | Content::Chunks(path, _) => path.clone(),
     };
     let source = FileSource::of(content, Access::Pread)?;
     let mut bytes = vec![0; usize::try_from(source.len()).unwrap_or(usize::MAX).min(MOST_SMALL)];

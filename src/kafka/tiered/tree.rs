@@ -1,6 +1,8 @@
 //! A log directory, of both sides, as a tree of directories.
 
+use std::any::Any;
 use std::collections::HashMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,83 +13,56 @@ use super::manifests::Manifests;
 use super::names::{Layout, object_name, partition_number, split_uuid};
 use super::partition::{Partition, Sides, newest, nothing_at, topic_id};
 use super::remote_segment::{Part, RemoteSegment};
-use crate::error::{Error, Result, unmarked};
-use crate::io::location::locate;
-use crate::io::mounts::{self, Content, Place, Tree};
-use crate::io::remote::roots::{self, Options};
-use crate::io::remote::{self, RemoteEntry};
-use crate::io::storage::{self, Identity};
+use crate::error::{Error, Result};
+use crate::io::location::{Identity, Store};
+use crate::io::remote::Objects;
+use crate::io::storage::{self, Entry, Identity as FileIdentity, Kind, Status};
+use crate::io::{Access, Content, FileSource, Location, remote};
 use crate::kafka::format::names::topic_partition;
 
 /// The directory that `LocalTieredStorage` makes below the one of its setting.
 const LOCAL_ROOT: &str = "kafka-tiered-storage";
 
-/// Names of the options from which a tree is made again in another process.
-const LOCAL: &str = "local";
-const REMOTE: &str = "tiered";
-const KEY: &str = "key.";
-const STORAGE: &str = ".storage.";
-
-/// Where the two sides of a log directory are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Location {
+/// Of what a log directory is made: its two sides, and the keys of segments.
+#[derive(Clone)]
+pub struct Sources {
     /// The broker's log directory; `None`: remote storage alone.
-    pub local: Option<PathBuf>,
+    pub local: Option<Location>,
     /// Remote storage.
-    pub remote: PathBuf,
+    pub remote: Location,
+    /// Private keys as texts in PEM, by the names of their key pairs; "" is for all others.
+    pub keys: Vec<(String, String)>,
 }
 
-/// Make the log directory of these two sides, and return its path. The keys are PEM texts or paths of files, by the name of
-/// their key pair; "" is for all others.
+/// Make the log directory of these two sides. The keys may be paths of files as well.
 ///
 /// # Errors
 /// `InvalidArgument` for a directory that no known plugin wrote, and for a key that is none; an I/O error.
-pub fn mount(location: &Location, keys: &[(String, String)]) -> Result<PathBuf> {
-    let mut options = Options::new();
-    for (name, path) in [(LOCAL, location.local.as_ref()), (REMOTE, Some(&location.remote))] {
-        let Some(path) = path else { continue };
-        let text = path.to_str().ok_or_else(|| Error::InvalidArgument(format!("{}: no UTF-8", path.display())))?;
-        // A mark is valid in this process only.
-        options.push((name.to_owned(), unmarked(text).into_owned()));
-        options.extend(roots::options(path).into_iter().map(|(key, value)| (format!("{name}{STORAGE}{key}"), value)));
+pub fn join(mut sources: Sources) -> Result<Location> {
+    for (_, key) in &mut sources.keys {
+        *key = pem_text(key)?;
     }
-    for (name, key) in keys {
-        options.push((format!("{KEY}{name}"), pem_text(key)?));
-    }
-    options.sort();
-    let named = location.local.as_ref().unwrap_or(&location.remote).file_name().unwrap_or_default().to_string_lossy();
-    let name = if named.is_empty() { REMOTE } else { named.as_ref() };
-    mounts::mount(name, &options, |root| TieredDirectory::open(root, location, options.clone()))
+    let named = sources.local.as_ref().unwrap_or(&sources.remote).file_name().unwrap_or_default().to_string_lossy();
+    let root = PathBuf::from(format!("tiered://{}", if named.is_empty() { "logs" } else { named.as_ref() }));
+    Ok(Location::within(root.clone(), Arc::new(TieredDirectory::open(root, sources)?)))
 }
 
-/// Mounts a log directory of another process in this one, and returns its path. The path of the other process has the options.
-///
-/// # Errors
-/// As [`mount`].
-pub fn remount(options: &Options) -> Result<PathBuf> {
-    let side = |name: &str| {
-        let path = options.iter().find(|(of, _)| of == name).map(|(_, path)| path)?;
-        let storage = options
-            .iter()
-            .filter_map(|(of, value)| Some((of.strip_prefix(name)?.strip_prefix(STORAGE)?.to_owned(), value.clone())));
-        let storage: Options = storage.collect();
-        Some(locate(Path::new(path), Some(&storage).filter(|storage| !storage.is_empty())))
-    };
-    let remote = side(REMOTE).ok_or_else(|| Error::InvalidArgument(format!("{REMOTE}: no such option")))??;
-    let keys = options.iter().filter_map(|(name, key)| Some((name.strip_prefix(KEY)?.to_owned(), key.clone())));
-    mount(&Location { local: side(LOCAL).transpose()?, remote }, &keys.collect::<Vec<_>>())
+/// Of what the log directory of a path is made, and the path below it; `None` for a path of another kind.
+pub fn sources(path: &Location) -> Option<(&Sources, &Path)> {
+    let joined = (path.store()?.as_ref() as &dyn Any).downcast_ref::<TieredDirectory>()?;
+    Some((&joined.sources, path.strip_prefix(&joined.root).ok()?))
 }
 
 /// Return whether a directory holds segments as a plugin stores them.
 ///
 /// # Errors
 /// An I/O error.
-pub fn holds_segments(directory: &Path) -> Result<bool> {
+pub fn holds_segments(directory: &Location) -> Result<bool> {
     Ok(layout(directory)?.1.is_some())
 }
 
 /// Find the directory with the segments, and how they are stored; `None` if none is there.
-fn layout(directory: &Path) -> Result<(PathBuf, Option<Layout>)> {
+fn layout(directory: &Location) -> Result<(Location, Option<Layout>)> {
     for entry in storage::list(directory)? {
         let name = entry.name.to_string_lossy();
         if name == LOCAL_ROOT && entry.is_directory() {
@@ -112,22 +87,29 @@ fn layout(directory: &Path) -> Result<(PathBuf, Option<Layout>)> {
 }
 
 /// A log directory of two sides.
-#[derive(Debug)]
 struct TieredDirectory {
     root: PathBuf,
-    local: Option<PathBuf>,
-    remote: PathBuf,
+    sources: Sources,
+    /// The directory with the segments.
+    remote: Location,
     layout: Layout,
     keys: KeyRing,
-    options: Options,
+    identity: Identity,
     manifests: Manifests,
     /// As they were listed last.
     partitions: ArcSwap<HashMap<String, Arc<Partition>>>,
 }
 
+impl fmt::Debug for TieredDirectory {
+    // The keys are secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TieredDirectory").field(&self.root).finish()
+    }
+}
+
 impl TieredDirectory {
-    fn open(root: &Path, location: &Location, options: Options) -> Result<Self> {
-        let (remote, found) = layout(&location.remote)?;
+    fn open(root: PathBuf, sources: Sources) -> Result<Self> {
+        let (remote, found) = layout(&sources.remote)?;
         if found.is_none() && !storage::list(&remote)?.is_empty() {
             let text = format!(
                 "{}: expected the remote storage of Kafka, with <topic>-<topicId>/<partition>/<offset>-<segmentId>.rsm-manifest \
@@ -136,22 +118,30 @@ impl TieredDirectory {
             );
             return Err(Error::InvalidArgument(text));
         }
-        let keys = options.iter().filter_map(|(name, key)| Some((name.strip_prefix(KEY)?, key.as_str())));
+        let local = sources.local.iter().flat_map(|local| local.options_as("local"));
+        let keys = sources.keys.iter().map(|(name, key)| (format!("key.{name}"), key.clone()));
+        let identity = Arc::new(local.chain(sources.remote.options_as("tiered")).chain(keys).collect());
         Ok(Self {
-            root: root.to_owned(),
-            local: location.local.clone(),
+            root,
             remote,
             layout: found.unwrap_or(Layout::Aiven),
-            keys: KeyRing::parse(keys)?,
-            options,
+            keys: KeyRing::parse(sources.keys.iter().map(|(name, key)| (name.as_str(), key.as_str())))?,
+            sources,
+            identity,
             manifests: Manifests::default(),
             partitions: ArcSwap::default(),
         })
     }
 
+    /// The path below the root.
+    fn below<'a>(&self, path: &'a Location) -> Result<&'a str> {
+        let below = path.strip_prefix(&self.root).ok().and_then(Path::to_str);
+        below.ok_or_else(|| nothing_at(path))
+    }
+
     /// Return the names of the partitions in remote storage.
     fn remote_partitions(&self) -> Result<Vec<String>> {
-        let directories: Vec<(String, PathBuf)> = storage::list(&self.remote)?
+        let directories: Vec<(String, Location)> = storage::list(&self.remote)?
             .into_iter()
             .filter(storage::Entry::is_directory)
             .filter_map(|entry| Some((split_uuid(&entry.name.to_string_lossy())?.0.to_owned(), entry.path)))
@@ -160,8 +150,7 @@ impl TieredDirectory {
             let names = directories.into_iter().map(|(name, _)| name);
             return Ok(names.filter(|name| topic_partition(Path::new(name)).is_some()).collect());
         }
-        let paths: Vec<PathBuf> = directories.iter().map(|(_, path)| path.clone()).collect();
-        remote::expect_lists(&paths);
+        remote::expect_lists(directories.iter().map(|(_, path)| path));
         let mut names = Vec::new();
         for (topic, path) in directories {
             let below = storage::list(&path)?;
@@ -179,7 +168,8 @@ impl TieredDirectory {
         }) else {
             return Ok(None);
         };
-        let local = self.local.as_ref().map(|log_dir| log_dir.join(name)).filter(|path| storage::is_directory(path));
+        let local = self.sources.local.as_ref().map(|log_dir| log_dir.join(name));
+        let local = local.filter(storage::is_directory);
         let mut remote = Vec::new();
         for entry in storage::list(&self.remote)? {
             let text = entry.name.to_string_lossy();
@@ -194,7 +184,7 @@ impl TieredDirectory {
             }
         }
         // A topic that was created again has another id. The broker's disk has the new one.
-        if let Some(id) = local.as_deref().and_then(topic_id) {
+        if let Some(id) = local.as_ref().and_then(topic_id) {
             remote.retain(|(of, _)| *of == id);
         } else if remote.len() > 1 {
             let last = remote.into_iter().max_by_key(|(_, path)| newest(path));
@@ -233,82 +223,88 @@ impl TieredDirectory {
         Ok(self.known_partition(partition)?.and_then(|partition| partition.remote.get(name).cloned()))
     }
 
-    fn local_file(&self, path: &str) -> Result<PathBuf> {
-        self.local.as_ref().map(|log_dir| log_dir.join(path)).ok_or_else(|| nothing_at(&self.root.join(path)))
-    }
-
-    fn entry(&self, path: &str, segment: &RemoteSegment, part: Part) -> Place {
-        let status = segment.log().map(|log| &log.status);
-        let etag = match status.map(|status| &status.identity) {
-            Some(Identity::Remote(tag)) => tag.clone(),
-            Some(Identity::Local(identity)) => Some(format!("{identity:?}")),
-            None => None,
-        };
-        let modified = status.and_then(|status| status.modified);
-        Place::Here(RemoteEntry { path: self.root.join(path), len: segment.len(part), modified, etag })
-    }
-
-    fn directory(&self, path: &str) -> Place {
-        let path = if path.is_empty() { self.root.clone() } else { self.root.join(path) };
-        Place::Here(RemoteEntry { path, len: None, modified: None, etag: None })
+    fn local_file(&self, path: &str) -> Result<Location> {
+        let local = self.sources.local.as_ref().map(|log_dir| log_dir.join(path));
+        local.ok_or_else(|| nothing_at(&self.root.join(path)))
     }
 }
 
-impl Tree for TieredDirectory {
-    fn list(&self, directory: &str) -> Result<Vec<(String, Place)>> {
-        if directory.is_empty() {
+/// A file of a segment in remote storage.
+fn file(segment: &RemoteSegment, part: Part) -> Status {
+    let log = segment.log().map(|log| &log.status);
+    let etag = match log.map(|log| &log.identity) {
+        Some(FileIdentity::Remote(tag)) => tag.clone(),
+        Some(FileIdentity::Local(identity)) => Some(format!("{identity:?}")),
+        None => None,
+    };
+    let len = segment.len(part).unwrap_or_default();
+    Status { kind: Kind::File, len, modified: log.and_then(|log| log.modified), identity: FileIdentity::Remote(etag) }
+}
+
+fn directory() -> Status {
+    Status { kind: Kind::Directory, len: 0, modified: None, identity: FileIdentity::Remote(None) }
+}
+
+impl Store for TieredDirectory {
+    fn list(&self, path: &Location) -> Result<Vec<Entry>> {
+        let name = self.below(path)?;
+        if name.is_empty() {
             let mut names = self.remote_partitions()?;
             let mut listed = Vec::new();
-            for entry in self.local.as_deref().map(storage::list).transpose()?.unwrap_or_default() {
+            for entry in self.sources.local.as_ref().map(storage::list).transpose()?.unwrap_or_default() {
                 let name = entry.name.to_string_lossy().into_owned();
                 if topic_partition(Path::new(&name)).is_some() && entry.is_directory() {
                     names.push(name);
                 } else {
-                    listed.push((name, Place::Elsewhere(entry.path)));
+                    listed.push(entry);
                 }
             }
             names.sort_unstable();
             names.dedup();
-            listed.extend(names.into_iter().map(|name| {
-                let place = self.directory(&name);
-                (name, place)
-            }));
+            listed.extend(names.into_iter().map(|name| Entry::known(path.join(name), directory())));
             return Ok(listed);
         }
-        let Some(partition) = self.read_partition(directory)? else {
-            return Err(nothing_at(&self.root.join(directory)));
-        };
-        let local = partition.local.iter();
-        let local =
-            local.map(|entry| (entry.name.to_string_lossy().into_owned(), Place::Elsewhere(entry.path.clone())));
+        let partition = self.read_partition(name)?.ok_or_else(|| nothing_at(path))?;
         let remote = partition.remote.iter();
-        let remote = remote
-            .map(|(name, (segment, part))| (name.clone(), self.entry(&format!("{directory}/{name}"), segment, *part)));
-        Ok(local.chain(remote).collect())
+        let remote = remote.map(|(name, (segment, part))| Entry::known(path.join(name), file(segment, *part)));
+        Ok(partition.local.iter().cloned().chain(remote).collect())
     }
 
-    fn find(&self, path: &str) -> Result<Place> {
-        if path.is_empty() || (!path.contains('/') && self.sides(path)?.is_some()) {
-            return Ok(self.directory(path));
+    fn status(&self, path: &Location) -> Result<Status> {
+        let name = self.below(path)?;
+        if name.is_empty() || (!name.contains('/') && self.sides(name)?.is_some()) {
+            return Ok(directory());
         }
-        match self.remote_file(path)? {
-            Some((segment, part)) => Ok(self.entry(path, &segment, part)),
-            None => self.local_file(path).map(Place::Elsewhere),
+        match self.remote_file(name)? {
+            Some((segment, part)) => Ok(file(&segment, part)),
+            None => storage::status(&self.local_file(name)?),
         }
     }
 
-    fn content(&self, path: &str) -> Result<Content> {
-        let Some((segment, part)) = self.remote_file(path)? else { return self.local_file(path).map(Content::Whole) };
-        segment.content(part, &self.keys)?.ok_or_else(|| nothing_at(&self.root.join(path)))
+    fn open(&self, path: &Location, access: Access) -> Result<FileSource> {
+        let name = self.below(path)?;
+        let content = match self.remote_file(name)? {
+            Some((segment, part)) => segment.content(part, &self.keys)?.ok_or_else(|| nothing_at(path))?,
+            None => Content::Whole(self.local_file(name)?),
+        };
+        FileSource::of(content, access)
     }
 
-    fn missing(&self, directory: &str) -> Result<Vec<(String, String)>> {
-        let partition = self.known_partition(directory)?;
+    fn missing(&self, directory: &Location) -> Result<Vec<(String, String)>> {
+        let partition = self.known_partition(self.below(directory)?)?;
         let lost = partition.iter().flat_map(|partition| &partition.lost);
         Ok(lost.map(|lost| (format!("{:020}.log", lost.base_offset), lost.found.clone())).collect())
     }
 
-    fn options(&self) -> Options {
-        self.options.clone()
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn main(&self) -> Option<&Objects> {
+        self.sources.remote.objects()
+    }
+
+    fn refresh(&self) {
+        self.sources.local.iter().chain([&self.sources.remote]).for_each(Location::refresh);
     }
 }

@@ -1,9 +1,8 @@
 //! The check of a segment against the rest of its log: the segment before it, the leader epochs, and the indexes of a closed
 //! segment, which must exist and be trimmed.
 
-use std::path::Path;
-
 use crate::error::{Error, Result};
+use crate::io::Location;
 use crate::io::storage;
 use crate::io::{Access, FileSource, ReadAt};
 use crate::kafka::format::header::NO_TIMESTAMP;
@@ -26,9 +25,9 @@ pub struct LogContext<'a> {
     /// Another segment follows, so that the broker closed this one.
     pub is_closed: bool,
     /// The offset index, if there is one.
-    pub offset_index: Option<&'a Path>,
+    pub offset_index: Option<&'a Location>,
     /// The time index, if there is one.
-    pub time_index: Option<&'a Path>,
+    pub time_index: Option<&'a Location>,
 }
 
 impl Segment {
@@ -87,7 +86,7 @@ impl Segment {
     }
 
     /// Compare the last entry of the time index with the largest timestamp of the batches.
-    fn check_end_of_times(&self, path: &Path, largest: i64) -> Result<Option<Finding>> {
+    fn check_end_of_times(&self, path: &Location, largest: i64) -> Result<Option<Finding>> {
         let options =
             IndexOptions { check: Check::Trust, base_offset: Some(self.base_offset()), ..IndexOptions::default() };
         let index = match TimeIndex::open(path, &options) {
@@ -108,7 +107,7 @@ impl Segment {
 }
 
 /// Report the last slot of an index if it is zeros.
-fn unused_slots(path: &Path, entry_size: u64, least: u64) -> Result<Option<Finding>> {
+fn unused_slots(path: &Location, entry_size: u64, least: u64) -> Result<Option<Finding>> {
     let io = |e| Error::io(path, e);
     let whole = match storage::status(path) {
         Ok(found) => found.len / entry_size,

@@ -1,10 +1,9 @@
 //! The check of a segment: its batches, its records and the indexes next to it.
 
-use std::path::Path;
-
 use super::batch_table::BatchTable;
 use super::index_check::{VerifiableIndex, check_entries};
 use crate::error::{Error, Result};
+use crate::io::Location;
 use crate::kafka::format::batch_cursor::BatchCursor;
 use crate::kafka::format::header::Header;
 use crate::kafka::format::record::{self, Wants};
@@ -37,7 +36,7 @@ impl Segment {
     fn verify_index_beside<I: VerifiableIndex>(&self, batches: &BatchTable, verified: &mut Report) -> Result<()> {
         let options =
             IndexOptions { check: Check::Trust, base_offset: Some(self.base_offset()), ..IndexOptions::default() };
-        if let Some(index) = read_index(I::open(&self.beside(I::SUFFIX), &options), verified)? {
+        if let Some(index) = read_index(I::open(self.beside(I::SUFFIX), &options), verified)? {
             check_entries(&index, Some(batches), verified);
         }
         Ok(())
@@ -95,7 +94,7 @@ impl Segment {
         Ok(batches)
     }
 
-    fn verify_transactions(&self, path: &Path, entries: &[AbortedTransaction], rest: u64, verified: &mut Report) {
+    fn verify_transactions(&self, path: &Location, entries: &[AbortedTransaction], rest: u64, verified: &mut Report) {
         let size = transaction_index::ENTRY_SIZE as u64;
         for (entry, at) in entries.iter().zip(0u64..) {
             if entry.last_offset < self.base_offset() || entry.first_offset > entry.last_offset {

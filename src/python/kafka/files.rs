@@ -1,12 +1,11 @@
 //! The files of a partition: their listing and content; aborted transactions, checkpoints.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use pyo3::prelude::*;
 
-use super::super::location::{PyPath, python_paths};
 use super::super::{integer, report};
+use crate::io::Location;
 use crate::kafka::{self, DumpOptions, Listing, SegmentFiles, checkpoint, transaction_index};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -22,45 +21,37 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// The attributes of `logdex.kafka.files.Listing`.
 type Listed = (
-    BTreeMap<i64, BTreeMap<&'static str, PyPath>>,
-    BTreeMap<i64, PyPath>,
-    Vec<PyPath>,
-    Vec<PyPath>,
-    Vec<PyPath>,
+    BTreeMap<i64, SegmentFiles>,
+    BTreeMap<i64, Location>,
+    Vec<Location>,
+    Vec<Location>,
+    Vec<Location>,
     BTreeMap<i64, String>,
 );
 
 /// List the files of a partition, as the attributes of `logdex.kafka.files.Listing`.
 #[pyfunction]
-fn list_partition(py: Python<'_>, directory: PathBuf) -> PyResult<Listed> {
+fn list_partition(py: Python<'_>, directory: Location) -> PyResult<Listed> {
     let Listing { segments, snapshots, orphans, leftovers, strays, unread } = py.detach(|| Listing::of(&directory))?;
     let unread = unread.into_iter().map(|file| (file.base_offset, file.found)).collect();
-    let files = |files: SegmentFiles| files.into_iter().map(|(suffix, path)| (suffix, PyPath(path))).collect();
-    Ok((
-        segments.into_iter().map(|(offset, parts)| (offset, files(parts))).collect(),
-        snapshots.into_iter().map(|(offset, path)| (offset, PyPath(path))).collect(),
-        python_paths(orphans),
-        python_paths(leftovers),
-        python_paths(strays),
-        unread,
-    ))
+    Ok((segments, snapshots, orphans, leftovers, strays, unread))
 }
 
 /// Return whether a path is a directory with a `.log` file.
 #[pyfunction]
-fn has_segments(py: Python<'_>, directory: PathBuf) -> PyResult<bool> {
+fn has_segments(py: Python<'_>, directory: Location) -> PyResult<bool> {
     Ok(py.detach(|| kafka::has_segments(&directory))?)
 }
 
 /// Return whether a directory is a partition's, which may have lost its segments, and not only named like one.
 #[pyfunction]
-fn is_partition(py: Python<'_>, directory: PathBuf) -> PyResult<bool> {
+fn is_partition(py: Python<'_>, directory: Location) -> PyResult<bool> {
     Ok(py.detach(|| kafka::is_partition(&directory))?)
 }
 
 /// Return whether a directory is a log directory: it holds a partition, or a checkpoint that only a log directory has.
 #[pyfunction]
-fn is_log_dir(py: Python<'_>, directory: PathBuf) -> PyResult<bool> {
+fn is_log_dir(py: Python<'_>, directory: Location) -> PyResult<bool> {
     Ok(py.detach(|| kafka::is_log_dir(&directory))?)
 }
 
@@ -73,13 +64,13 @@ fn is_log_dir(py: Python<'_>, directory: PathBuf) -> PyResult<bool> {
 ///     OSError: An I/O error.
 #[pyfunction]
 #[pyo3(signature = (path, *, has_topic))]
-fn read_checkpoint(py: Python<'_>, path: PathBuf, has_topic: bool) -> PyResult<Vec<checkpoint::Line>> {
+fn read_checkpoint(py: Python<'_>, path: Location, has_topic: bool) -> PyResult<Vec<checkpoint::Line>> {
     Ok(py.detach(|| checkpoint::read(&path, has_topic))?)
 }
 
 /// Return the offset of a partition in a checkpoint of offsets; None if it has none, or if the file is missing or not valid.
 #[pyfunction]
-fn recorded_offset(py: Python<'_>, path: PathBuf, topic: &str, partition: i64) -> Option<i64> {
+fn recorded_offset(py: Python<'_>, path: Location, topic: &str, partition: i64) -> Option<i64> {
     py.detach(|| checkpoint::recorded_offset(&path, topic, partition))
 }
 
@@ -104,7 +95,7 @@ fn recorded_offset(py: Python<'_>, path: PathBuf, topic: &str, partition: i64) -
 #[pyo3(signature = (path, write=None, *, records=false, data=false, json=false))]
 fn dump_file(
     py: Python<'_>,
-    path: PathBuf,
+    path: Location,
     write: Option<Py<PyAny>>,
     records: bool,
     data: bool,
@@ -134,7 +125,7 @@ fn dump_file(
 #[pyfunction]
 fn aborted_transactions(
     py: Python<'_>,
-    path: PathBuf,
+    path: Location,
     #[pyo3(from_py_with = integer::base_offset)] base_offset: i64,
 ) -> PyResult<Option<Vec<(i64, i64, i64)>>> {
     let listed = py.detach(|| transaction_index::read_trusted(&path, base_offset))?;

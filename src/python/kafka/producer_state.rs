@@ -1,11 +1,10 @@
 //! `ProducerState`.
 
-use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
 
-use super::super::location;
+use crate::io::Location;
 use crate::kafka::ProducerState;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -39,7 +38,7 @@ impl PyProducerState {
     ///     CorruptFileError: The snapshot is damaged.
     ///     OSError: The file cannot be read.
     #[staticmethod]
-    fn of_snapshot(py: Python<'_>, #[pyo3(from_py_with = location::path)] path: PathBuf) -> PyResult<Self> {
+    fn of_snapshot(py: Python<'_>, path: Location) -> PyResult<Self> {
         Ok(Self { state: Mutex::new(py.detach(|| ProducerState::of_snapshot(&path))?) })
     }
 
@@ -57,6 +56,6 @@ impl PyProducerState {
 
 /// Return whether one of some snapshots has a producer with transactions; true also if one cannot be read.
 #[pyfunction]
-fn any_transactional(py: Python<'_>, snapshots: Vec<PathBuf>) -> bool {
-    py.detach(|| snapshots.iter().any(|path| ProducerState::is_transactional(path)))
+fn any_transactional(py: Python<'_>, snapshots: Vec<Location>) -> bool {
+    py.detach(|| snapshots.iter().any(ProducerState::is_transactional))
 }

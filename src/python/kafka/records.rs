@@ -1,7 +1,5 @@
 //! `read_records`: ranges of segments as one stream; `missing_segments`, `unlisted_transactions`.
 
-use std::path::PathBuf;
-
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -9,6 +7,7 @@ use super::super::{convert, integer, report};
 use super::arguments;
 use super::reader::PySegmentReader;
 use super::segment::PyLogSegment;
+use crate::io::Location;
 use crate::kafka::{self, Missing, RecordScan, SegmentReader, Unread};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -104,7 +103,7 @@ type PyMissing<'py> = (Vec<(usize, (i64, i64), Bound<'py, PyAny>)>, u64);
 #[pyo3(signature = (directory, segments, unread, begin, end, *, compacted))]
 fn missing_segments(
     py: Python<'_>,
-    directory: PathBuf,
+    directory: Location,
     segments: Vec<Py<PyLogSegment>>,
     unread: Vec<(i64, String)>,
     begin: i64,

@@ -9,14 +9,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
 use super::super::closable::Closable;
-use super::super::location::PyPath;
 use super::super::time::{self, Round};
 use super::super::{convert, integer, location, report};
 use super::arguments::{self, check_word};
 use super::producer_state::PyProducerState;
 use super::reader::PySegmentReader;
 use super::recovered::PyRecoveredSegment;
-use crate::error::shown;
+use crate::io::Location;
 use crate::kafka::{
     BatchScan, Check, Fetched, LogContext, OnError, ProducerState, Recovered, Segment, SegmentOptions, SegmentRange,
     SegmentReader, TimedOffset, batch_columns,
@@ -145,14 +144,14 @@ impl PyLogSegment {
 
 /// The call that opens a segment when it is unpickled.
 type Reduced<'py> =
-    (Bound<'py, PyAny>, (PyPath, Option<String>, Option<i32>, Option<&'static str>, String, Option<String>, i64));
+    (Bound<'py, PyAny>, (Location, Option<String>, Option<i32>, Option<&'static str>, String, Option<String>, i64));
 
 /// Open a segment when it is unpickled.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "the options of the handle")]
 fn _open_log_segment(
     py: Python<'_>,
-    path: PathBuf,
+    path: Location,
     topic: Option<String>,
     partition: Option<i32>,
     check: Option<&str>,
@@ -187,7 +186,7 @@ impl PyLogSegment {
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn open(
         py: Python<'_>,
-        log_file: PathBuf,
+        log_file: Location,
         topic: Option<String>,
         #[pyo3(from_py_with = integer::partition)] partition: Option<i32>,
         check: Option<&str>,
@@ -196,7 +195,7 @@ impl PyLogSegment {
         #[pyo3(from_py_with = integer::max_batch_bytes)] max_batch_bytes: i64,
         storage_options: Option<BTreeMap<String, String>>,
     ) -> PyResult<Self> {
-        let log_file = location::located(&log_file, storage_options)?;
+        let log_file = location::located(log_file, storage_options);
         let limit = usize::try_from(max_batch_bytes).ok().filter(|_| max_batch_bytes <= MOST_BATCH_BYTES);
         let default = if compat.is_some() { Check::Trust } else { Check::Verify };
         let options = SegmentOptions {
@@ -244,15 +243,14 @@ impl PyLogSegment {
         compat: Option<&str>,
         #[pyo3(from_py_with = integer::max_batch_bytes)] max_batch_bytes: i64,
     ) -> PyResult<Self> {
-        let (files, path) = location::in_memory(name, data)?;
-        let opened = Self::open(py, path, topic, partition, None, "auto", compat, max_batch_bytes, None)?;
-        Ok(Self { segment: opened.segment.reading(files), ..opened })
+        let path = location::in_memory(name, data)?;
+        Self::open(py, path, topic, partition, None, "auto", compat, max_batch_bytes, None)
     }
 
     /// The file.
     #[getter]
-    fn path(&self) -> PyPath {
-        PyPath(self.segment.path().to_owned())
+    fn path(&self) -> Location {
+        self.segment.path().to_owned()
     }
 
     /// Topic of the rows.
@@ -615,8 +613,8 @@ impl PyLogSegment {
         epochs: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = integer::previous_end)] previous_end: Option<i64>,
         closed: bool,
-        #[pyo3(from_py_with = location::optional_path)] offset_index: Option<PathBuf>,
-        #[pyo3(from_py_with = location::optional_path)] time_index: Option<PathBuf>,
+        offset_index: Option<Location>,
+        time_index: Option<Location>,
     ) -> PyResult<(Vec<Bound<'py, PyAny>>, i64)> {
         let segment = self.inner()?;
         let epochs = arguments::epochs(epochs)?;
@@ -624,8 +622,8 @@ impl PyLogSegment {
             epochs: &epochs,
             previous_end,
             is_closed: closed,
-            offset_index: offset_index.as_deref(),
-            time_index: time_index.as_deref(),
+            offset_index: offset_index.as_ref(),
+            time_index: time_index.as_ref(),
         };
         let (findings, end) = py.detach(|| segment.verify_in_log(&log))?;
         Ok((report::findings(py, &findings)?, end))
@@ -655,7 +653,7 @@ impl PyLogSegment {
     }
 
     fn __repr__(&self) -> String {
-        format!("LogSegment({:?})", shown(self.segment.path()))
+        format!("LogSegment({:?})", self.segment.path().display().to_string())
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {

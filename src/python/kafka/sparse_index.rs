@@ -1,6 +1,5 @@
 //! What `OffsetIndex` and `TimeIndex` have in common: the handle of an index, and the methods of both classes.
 
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, TryLockError};
 
 use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, RecordBatchIterator, StructArray};
@@ -11,7 +10,8 @@ use pyo3_arrow::{PyArray, PyRecordBatchReader};
 
 use super::super::{convert, report};
 use super::arguments;
-use crate::error::{Error, Result, shown};
+use crate::error::{Error, Result};
+use crate::io::Location;
 use crate::io::fork::Generation;
 use crate::kafka::{Check, IndexOptions, Segment, SegmentOptions, SparseIndex, VerifiableIndex, verify_index};
 
@@ -60,12 +60,12 @@ impl<I: PyIndex> Open<I> {
 }
 
 /// A call that opens an index again.
-pub(super) type Reduced<'py> = (Bound<'py, PyAny>, (PathBuf, &'static str, String, Option<String>, Option<i64>));
+pub(super) type Reduced<'py> = (Bound<'py, PyAny>, (Location, &'static str, String, Option<String>, Option<i64>));
 
 /// The state of an object of Python.
 pub(super) struct Handle<I> {
     open: RwLock<Option<Open<I>>>,
-    path: PathBuf,
+    path: Location,
     check: Check,
     access: String,
     compat: Option<String>,
@@ -78,7 +78,7 @@ pub(super) struct Handle<I> {
 impl<I: PyIndex> Handle<I> {
     pub(super) fn open(
         py: Python<'_>,
-        path: PathBuf,
+        path: Location,
         mode: &str,
         check: &str,
         access: &str,
@@ -112,7 +112,7 @@ impl<I: PyIndex> Handle<I> {
 
     pub(super) fn create(
         py: Python<'_>,
-        path: PathBuf,
+        path: Location,
         base_offset: i64,
         max_bytes: i64,
         compat: Option<&str>,
@@ -172,7 +172,7 @@ impl<I: PyIndex> Handle<I> {
             Err(TryLockError::Poisoned(open)) => Ok(open.into_inner()),
             Err(TryLockError::WouldBlock) => Err(Error::InvalidArgument(format!(
                 "{}: it was changed when the process was forked: open it again in the forked one",
-                shown(&self.path)
+                self.path.display()
             ))),
         }
     }
@@ -183,7 +183,7 @@ impl<I: PyIndex> Handle<I> {
     }
 
     fn is_closed(&self) -> Error {
-        Error::InvalidArgument(format!("{} is closed", shown(&self.path)))
+        Error::InvalidArgument(format!("{} is closed", self.path.display()))
     }
 
     pub(super) fn closed(&self, py: Python<'_>) -> PyResult<bool> {
@@ -202,7 +202,7 @@ impl<I: PyIndex> Handle<I> {
         });
     }
 
-    pub(super) fn path(&self) -> PathBuf {
+    pub(super) fn path(&self) -> Location {
         self.path.clone()
     }
 
@@ -218,7 +218,7 @@ impl<I: PyIndex> Handle<I> {
         let (entry, len) =
             self.with(py, |index| (usize::try_from(n).ok().and_then(|n| index.entry(n)), index.len()))?;
         entry.map(I::pair).ok_or_else(|| {
-            let path = shown(&self.path);
+            let path = self.path.display().to_string();
             PyIndexError::new_err(format!("{path}: no entry {n}, the index has {len} entries"))
         })
     }
@@ -265,7 +265,7 @@ impl<I: PyIndex> Handle<I> {
         self.with_open(py, |open| open.index.flush())
     }
 
-    pub(super) fn verify<'py>(&self, py: Python<'py>, log: Option<PathBuf>) -> PyResult<Bound<'py, PyAny>> {
+    pub(super) fn verify<'py>(&self, py: Python<'py>, log: Option<Location>) -> PyResult<Bound<'py, PyAny>> {
         let base_offset = self.with(py, SparseIndex::base_offset)?;
         let verified = py.detach(|| {
             let log = match log {
@@ -280,7 +280,7 @@ impl<I: PyIndex> Handle<I> {
     }
 
     pub(super) fn repr(&self, py: Python<'_>) -> String {
-        let path = shown(&self.path);
+        let path = self.path.display().to_string();
         match self.with(py, |index| (index.base_offset(), index.len())) {
             Ok((base, len)) => format!("{}({path:?}, base_offset={base}, entries={len})", I::CLASS),
             Err(_) => format!("{}({path:?}, closed)", I::CLASS),
@@ -295,7 +295,7 @@ impl<I: PyIndex> Handle<I> {
 }
 
 /// The segment of an index, if its log is next to it.
-fn log_beside(path: &Path, suffix: &str) -> Option<Segment> {
+fn log_beside(path: &Location, suffix: &str) -> Option<Segment> {
     let name = path.file_name()?.to_str()?.strip_suffix(suffix)?;
     let log = path.with_file_name(format!("{name}.log"));
     crate::io::storage::exists(&log).then(|| Segment::open(&log, SegmentOptions::default()).ok()).flatten()
@@ -318,7 +318,7 @@ macro_rules! sparse_index_class {
         #[pyfunction]
         fn $open_again(
             py: Python<'_>,
-            path: PathBuf,
+            path: $crate::io::Location,
             check: &str,
             access: &str,
             compat: Option<&str>,
@@ -349,7 +349,7 @@ macro_rules! sparse_index_class {
             #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
             fn open(
                 py: Python<'_>,
-                path: PathBuf,
+                path: $crate::io::Location,
                 mode: &str,
                 check: &str,
                 access: &str,
@@ -357,7 +357,7 @@ macro_rules! sparse_index_class {
                 #[pyo3(from_py_with = integer::base_offset)] base_offset: Option<i64>,
                 storage_options: Option<std::collections::BTreeMap<String, String>>,
             ) -> PyResult<Self> {
-                let path = location::located(&path, storage_options)?;
+                let path = location::located(path, storage_options);
                 Handle::open(py, path, mode, check, access, compat, base_offset)
                     .map(Self)
             }
@@ -377,13 +377,13 @@ macro_rules! sparse_index_class {
                 #[pyo3(from_py_with = integer::max_bytes)] max_bytes: i64,
                 compat: Option<&str>,
             ) -> PyResult<Self> {
-                Handle::create(py, path, base_offset, max_bytes, compat).map(Self)
+                Handle::create(py, path.into(), base_offset, max_bytes, compat).map(Self)
             }
 
             /// The file.
             #[getter]
-            fn path(&self) -> $crate::python::location::PyPath {
-                $crate::python::location::PyPath(self.0.path())
+            fn path(&self) -> $crate::io::Location {
+                self.0.path()
             }
 
             /// Offset that entries are relative to.
@@ -502,7 +502,7 @@ macro_rules! sparse_index_class {
             fn verify<'py>(
                 &self,
                 py: Python<'py>,
-                #[pyo3(from_py_with = location::optional_path)] log: Option<PathBuf>,
+                log: Option<$crate::io::Location>,
             ) -> PyResult<Bound<'py, PyAny>> {
                 self.0.verify(py, log)
             }

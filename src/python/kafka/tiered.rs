@@ -5,13 +5,14 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 
-use super::super::location::{PyPath, located};
-use crate::io::remote;
-use crate::kafka::tiered::{self, Location};
+use super::super::location::{StorageOptions, located};
+use crate::io::Location;
+use crate::kafka::tiered::{self, Sources};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(join_tiered, m)?)?;
-    m.add_function(wrap_pyfunction!(holds_tiered, m)?)
+    m.add_function(wrap_pyfunction!(holds_tiered, m)?)?;
+    m.add_function(wrap_pyfunction!(is_tiered, m)?)
 }
 
 /// Join a log directory with the segments that brokers moved to remote storage.
@@ -21,30 +22,41 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 ///     tiered: Where the plugin stores segments: a path or URL.
 ///     keys: Private keys in PEM, or the paths of such files, by the name of their key pair; "" is for all others.
 ///     storage_options: Options of the store of a URL.
+///     below: A path below the log directory.
 ///
 /// Returns:
-///     The path of a log directory with the files of both.
+///     The path of a log directory with the files of both, or that below it.
 ///
 /// Raises:
 ///     ValueError: A directory that no known plugin wrote, or a key that is none.
 ///     OSError: A directory or the file of a key cannot be read.
 #[pyfunction]
+#[pyo3(signature = (log_dir, tiered, keys, storage_options, below=""))]
 fn join_tiered(
     py: Python<'_>,
-    log_dir: Option<PathBuf>,
-    tiered: PathBuf,
+    log_dir: Option<Location>,
+    tiered: Location,
     keys: BTreeMap<String, PathBuf>,
-    storage_options: Option<BTreeMap<String, String>>,
-) -> PyResult<PyPath> {
-    remote::refresh();
+    storage_options: StorageOptions,
+    below: &str,
+) -> PyResult<Location> {
     // Options are for URLs, and the log directory may be one.
-    let location = Location { local: log_dir, remote: located(&tiered, storage_options)? };
-    let keys: Vec<_> = keys.into_iter().map(|(name, key)| (name, key.to_string_lossy().into_owned())).collect();
-    Ok(py.detach(|| tiered::mount(&location, &keys)).map(PyPath)?)
+    let remote = located(tiered, storage_options);
+    let keys = keys.into_iter().map(|(name, key)| (name, key.to_string_lossy().into_owned())).collect();
+    let sources = Sources { local: log_dir, remote, keys };
+    sources.local.iter().chain([&sources.remote]).for_each(Location::refresh);
+    let joined = py.detach(|| tiered::join(sources))?;
+    Ok(if below.is_empty() { joined } else { joined.join(below) })
 }
 
 /// Return whether a directory holds segments as a plugin for remote storage stores them.
 #[pyfunction]
-fn holds_tiered(py: Python<'_>, directory: PathBuf) -> PyResult<bool> {
+fn holds_tiered(py: Python<'_>, directory: Location) -> PyResult<bool> {
     Ok(py.detach(|| tiered::holds_segments(&directory))?)
+}
+
+/// Return whether a path is that of a log directory that is joined with remote storage, or below one.
+#[pyfunction]
+fn is_tiered(path: Location) -> bool {
+    tiered::sources(&path).is_some()
 }

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 
 use crate::error::{Error, Result};
+use crate::io::Location;
 use crate::io::fork::Generation;
 use crate::io::signals;
 use crate::io::storage;
@@ -98,8 +98,8 @@ struct LastEnd {
 /// files.
 #[derive(Debug)]
 pub struct CommitLog {
-    path: PathBuf,
-    pub(super) directories: Vec<PathBuf>,
+    path: Location,
+    pub(super) directories: Vec<Location>,
     pub(super) options: Options,
     pub(super) open: OpenFiles,
     /// Start of the last message that [`Self::max_offset`] found, and of its file.
@@ -132,7 +132,8 @@ impl CommitLog {
     ///
     /// # Errors
     /// An I/O error, with the path.
-    pub fn open(directory: &Path, options: Options) -> Result<Self> {
+    pub fn open(directory: impl Into<Location>, options: Options) -> Result<Self> {
+        let directory = &directory.into();
         let directories = offset_files::directories(directory);
         offset_files::list(&directories)?;
         Ok(Self {
@@ -164,9 +165,9 @@ impl CommitLog {
     /// `last_written` is the start of the last file of the whole log that holds messages. `last_message` is a message in it that
     /// is known to belong to the log.
     pub(super) fn of_files(
-        directory: &Path,
+        directory: &Location,
         options: Options,
-        paths: &[&Path],
+        paths: &[&Location],
         last_written: u64,
         last_message: Option<u64>,
     ) -> Result<Self> {
@@ -206,7 +207,7 @@ impl CommitLog {
     }
 
     /// Returns the directory as given.
-    pub fn path(&self) -> &Path {
+    pub fn path(&self) -> &Location {
         &self.path
     }
 

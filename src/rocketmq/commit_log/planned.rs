@@ -1,9 +1,8 @@
 //! A part of a log as a plan saw it, for a reader that comes later, maybe on another machine that has copies of the files.
 
-use std::path::{Path, PathBuf};
-
 use super::log::{CommitLog, Options};
 use crate::error::Result;
+use crate::io::Location;
 use crate::io::PlannedFile;
 use crate::rocketmq::offset_files::OffsetFile;
 
@@ -19,7 +18,7 @@ pub struct PlannedLog {
 }
 
 /// What a reader lacks of a plan: the file, what was planned, and what is there.
-pub type Lost = (PathBuf, String, String);
+pub type Lost = (Location, String, String);
 
 impl CommitLog {
     /// Returns what a reader needs of the files that hold these offsets; `None`: of all files.
@@ -60,12 +59,12 @@ impl PlannedLog {
     ///
     /// # Errors
     /// An I/O error, with the path.
-    pub fn open(&self, directory: &Path, options: Options) -> Result<(CommitLog, Vec<Lost>)> {
+    pub fn open(&self, directory: &Location, options: Options) -> Result<(CommitLog, Vec<Lost>)> {
         let (mut present, mut lost) = (Vec::new(), Vec::new());
         for file in &self.files {
             match file.fault()? {
                 Some(found) => lost.push((file.path.clone(), file.expected(), found)),
-                None => present.push(file.path.as_path()),
+                None => present.push(&file.path),
             }
         }
         let log = CommitLog::of_files(directory, options, &present, self.last_file, self.last_message)?;
@@ -74,7 +73,7 @@ impl PlannedLog {
             && log.message(offset)?.is_none()
         {
             let expected = format!("the log up to the message at offset {offset}");
-            lost.push((path.to_path_buf(), expected, format!("its end at {}", log.max_offset()?)));
+            lost.push(((*path).clone(), expected, format!("its end at {}", log.max_offset()?)));
         }
         Ok((log, lost))
     }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -10,6 +9,7 @@ use super::read::{BATCH_FOLDER, Kind, SHORTEST_EXTENSION_FILE};
 use super::tags_code::DelayLevels;
 use super::unit::{self, BATCH_UNIT_LEN, UNIT_LEN};
 use crate::error::{Error, Result};
+use crate::io::Location;
 use crate::io::storage::{self, Entry};
 use crate::rocketmq::offset_files;
 
@@ -64,7 +64,7 @@ impl FileSizes {
     /// # Errors
     /// `InvalidArgument` for a size that fits no unit or differs from that of the existing files; `Corrupt` if the existing files
     /// do not hold whole units; an I/O error, with the path.
-    pub(super) fn of(root: &Path, options: &WriterOptions) -> Result<Self> {
+    pub(super) fn of(root: &Location, options: &WriterOptions) -> Result<Self> {
         let plain = size_of(root, folder(Kind::Plain), options.file_size, UNIT_LEN)?;
         let batch = size_of(root, folder(Kind::Batch), options.batch_file_size, BATCH_UNIT_LEN)?;
         let extension = size_of(root, EXTENSION_FOLDER, options.extension_file_size, 1)?;
@@ -95,7 +95,7 @@ pub(super) fn check_sizes(options: &WriterOptions) -> Result<()> {
 }
 
 /// The size of the files in a folder: the requested one, rounded up to whole units, or that of the existing files.
-fn size_of(root: &Path, folder: &str, wanted: Option<u64>, unit: usize) -> Result<Option<u64>> {
+fn size_of(root: &Location, folder: &str, wanted: Option<u64>, unit: usize) -> Result<Option<u64>> {
     let unit = unit as u64;
     let wanted = wanted.map(|size| size.next_multiple_of(unit));
     let mut files = Vec::new();
@@ -127,11 +127,11 @@ fn size_of(root: &Path, folder: &str, wanted: Option<u64>, unit: usize) -> Resul
 pub(crate) struct QueueDirectory {
     pub(crate) topic: String,
     pub(crate) queue_id: i32,
-    pub(crate) directory: PathBuf,
+    pub(crate) directory: Location,
 }
 
 /// Returns whether a folder of a store is a database of a 5.x broker (`RocksDB`).
-pub(super) fn holds_database(root: &Path, folder: &str) -> bool {
+pub(super) fn holds_database(root: &Location, folder: &str) -> bool {
     storage::exists(&root.join(folder).join("CURRENT"))
 }
 
@@ -139,7 +139,7 @@ pub(super) fn holds_database(root: &Path, folder: &str) -> bool {
 ///
 /// # Errors
 /// An I/O error, with the path.
-pub(super) fn holds_entries(directory: &Path) -> Result<bool> {
+pub(super) fn holds_entries(directory: &Location) -> Result<bool> {
     Ok(!storage::list(directory)?.is_empty())
 }
 
@@ -147,7 +147,7 @@ pub(super) fn holds_entries(directory: &Path) -> Result<bool> {
 ///
 /// # Errors
 /// `InvalidArgument` if the folder is a database of a 5.x broker; an I/O error, with the path.
-pub(super) fn queues(root: &Path, name: &str) -> Result<Vec<QueueDirectory>> {
+pub(super) fn queues(root: &Location, name: &str) -> Result<Vec<QueueDirectory>> {
     let folder = root.join(name);
     if holds_database(root, name) {
         let text = format!(
@@ -164,7 +164,7 @@ pub(super) fn queues(root: &Path, name: &str) -> Result<Vec<QueueDirectory>> {
 ///
 /// # Errors
 /// An I/O error, with the path.
-fn queues_in(folder: &Path, topics: Option<&[String]>) -> Result<Vec<QueueDirectory>> {
+fn queues_in(folder: &Location, topics: Option<&[String]>) -> Result<Vec<QueueDirectory>> {
     if topics.is_none() {
         storage::expect_tree(folder);
     }
@@ -182,8 +182,8 @@ fn queues_in(folder: &Path, topics: Option<&[String]>) -> Result<Vec<QueueDirect
 ///
 /// # Errors
 /// An I/O error, with the path.
-pub(crate) fn queues_of(topic: &str, directory: &Path) -> Result<Vec<QueueDirectory>> {
-    let named = |(name, directory): (String, PathBuf)| {
+pub(crate) fn queues_of(topic: &str, directory: &Location) -> Result<Vec<QueueDirectory>> {
+    let named = |(name, directory): (String, Location)| {
         let queue_id = name.parse::<i32>().ok().filter(|id| *id >= 0 && id.to_string() == name)?;
         Some(QueueDirectory { topic: topic.to_owned(), queue_id, directory })
     };
@@ -194,7 +194,7 @@ pub(crate) fn queues_of(topic: &str, directory: &Path) -> Result<Vec<QueueDirect
 ///
 /// # Errors
 /// An I/O error, with the path.
-pub fn list_topics(folders: &[PathBuf]) -> Result<Vec<String>> {
+pub fn list_topics(folders: &[Location]) -> Result<Vec<String>> {
     let mut topics = Vec::new();
     for folder in folders {
         storage::expect_tree(folder);
@@ -217,7 +217,7 @@ pub fn list_topics(folders: &[PathBuf]) -> Result<Vec<String>> {
 ///
 /// # Errors
 /// An I/O error, with the path.
-pub fn list_queues(folder: &Path, topics: Option<&[String]>) -> Result<Vec<(String, i32, PathBuf)>> {
+pub fn list_queues(folder: &Location, topics: Option<&[String]>) -> Result<Vec<(String, i32, Location)>> {
     let mut found = Vec::new();
     for QueueDirectory { topic, queue_id, directory } in queues_in(folder, topics)? {
         if holds_entries(&directory)? {
@@ -233,12 +233,12 @@ pub fn list_queues(folder: &Path, topics: Option<&[String]>) -> Result<Vec<(Stri
 /// # Errors
 /// An I/O error, with the path; the error of `work`.
 pub(crate) fn each_topic<T: Send>(
-    folders: &[PathBuf],
+    folders: &[Location],
     topics: Option<&[String]>,
     threads: usize,
-    work: impl Fn(&str, &[PathBuf]) -> Result<T> + Sync,
+    work: impl Fn(&str, &[Location]) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
-    let mut places: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    let mut places: BTreeMap<String, Vec<Location>> = BTreeMap::new();
     for folder in folders {
         if topics.is_none() {
             storage::expect_tree(folder);
@@ -273,7 +273,7 @@ pub(crate) fn each_topic<T: Send>(
 }
 
 /// Lists the names and paths of the directories in a folder; empty if the folder is missing.
-pub(super) fn directories(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
+pub(super) fn directories(folder: &Location) -> Result<Vec<(String, Location)>> {
     let entries = match storage::list(folder) {
         Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,

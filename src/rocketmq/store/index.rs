@@ -1,14 +1,13 @@
 //! The key index of a store: its index files, some of which a sealed index may stand for.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::ranges::Range;
-use crate::error::{Error, Result, shown};
+use crate::error::{Error, Result};
 use crate::hash_index::directory::{FilesOptions, IndexFiles};
 use crate::hash_index::{Damage, Geometry, Hits, IndexFile, KeyColumn, Keys, Topics, select_files};
-use crate::io::{ProcessMutex, storage};
+use crate::io::{Location, ProcessMutex, storage};
 use crate::report::Report;
 use crate::rocketmq::commit_log::CommitLog;
 use crate::rocketmq::index_recovery::holds_tags;
@@ -21,7 +20,7 @@ const MOST_OF_BROKER: usize = 64;
 /// The key index of a store. It follows the directory.
 #[derive(Debug)]
 pub struct StoreIndex {
-    directory: PathBuf,
+    directory: Location,
     options: FilesOptions,
     clock_slack_ms: i64,
     sealed: Option<Arc<SealedStore>>,
@@ -51,7 +50,7 @@ pub struct IndexView {
 #[derive(Clone, Debug)]
 pub struct SealedAnswer {
     /// The directory of the sealed index.
-    pub directory: PathBuf,
+    pub directory: Location,
     /// The files that it stands for.
     pub standing: Arc<Standing>,
     /// Offsets, newest first.
@@ -69,12 +68,17 @@ pub struct Candidates {
 
 impl StoreIndex {
     /// Prepares to use the index files of a directory, and a sealed index that stands for some of them.
-    pub fn new(directory: &Path, options: FilesOptions, clock_slack_ms: i64, sealed: Option<Arc<SealedStore>>) -> Self {
+    pub fn new(
+        directory: &Location,
+        options: FilesOptions,
+        clock_slack_ms: i64,
+        sealed: Option<Arc<SealedStore>>,
+    ) -> Self {
         Self { directory: directory.to_owned(), options, clock_slack_ms, sealed, state: ProcessMutex::new() }
     }
 
     /// The directory of the index files.
-    pub fn directory(&self) -> &Path {
+    pub fn directory(&self) -> &Location {
         &self.directory
     }
 
@@ -86,7 +90,7 @@ impl StoreIndex {
     /// Does not use the sealed index. With `is_told` the log says so.
     pub(super) fn drop_sealed(&mut self, is_told: bool) {
         if let Some(sealed) = self.sealed.take().filter(|_| is_told) {
-            let place = shown(sealed.directory());
+            let place = sealed.directory().display();
             let note = format!("{place}: no index file is as this sealed index says; each index file is asked");
             self.state.with(|state| state.notes.push(note));
         }
@@ -173,7 +177,7 @@ impl StoreIndex {
     /// Notes the damage of a file, which was read from end to end.
     pub(super) fn note_damage(&self, file: &IndexFile, damage: &Damage) {
         let Damage { offset, expected, found } = damage;
-        let place = format!("{} at byte {offset}", shown(file.path()));
+        let place = format!("{} at byte {offset}", file.path().display());
         let note =
             format!("{place}: expected {expected}, found {found}; the entries were read from end to end instead");
         self.state.with(|state| state.notes.push(note));
@@ -253,7 +257,7 @@ impl StoreIndex {
         let (names, entries) =
             view.and_then(|view| view.standing).map_or((0, 0), |standing| (standing.names.len(), standing.entries));
         let others = if others == 0 { String::new() } else { format!(", {others} other files") };
-        let place = shown(sealed.directory());
+        let place = sealed.directory().display();
         Ok(Some(format!("{names} index files with {} entries in {place}{others}", thousands(entries))))
     }
 

@@ -1,13 +1,11 @@
 //! The open store.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use super::index::{IndexView, StoreIndex};
 use super::unindexed::Unindexed;
 use crate::error::Result;
-use crate::io::remote::is_remote;
-use crate::io::storage;
+use crate::io::{Location, storage};
 use crate::rocketmq::commit_log::CommitLog;
 use crate::rocketmq::consume_queue::is_dispatched;
 
@@ -25,7 +23,7 @@ impl Store {
     ///
     /// # Errors
     /// `Geometry` if slots and entries are not given and cannot be inferred; `InvalidArgument` if they are others; an I/O error.
-    pub fn open(root: &Path, log: Arc<CommitLog>, index: StoreIndex) -> Result<Self> {
+    pub fn open(root: &Location, log: Arc<CommitLog>, index: StoreIndex) -> Result<Self> {
         let mut store = Self { log, index, unindexed: Unindexed::default() };
         let view = store.index.view()?;
         if view.as_ref().is_none_or(IndexView::is_unsealed) {
@@ -73,14 +71,14 @@ impl Store {
 /// Without this, up to 1 GiB of the log is walked before the first answer. If this fails, the error is ignored, and the end is found
 /// from the beginning of the last file. If the offset is after the last file, the last files are missing, and the log has a gap up
 /// to it.
-pub fn expect_end_after(log: &CommitLog, root: &Path, last: i64) {
+pub fn expect_end_after(log: &CommitLog, root: &Location, last: i64) {
     let Ok(phy_offset) = u64::try_from(last) else { return };
     log.lead_to(phy_offset);
     let root = root.to_owned();
     let find = move |log: &CommitLog| {
         if is_dispatched(&root, log, phy_offset)? { log.expect_message(phy_offset) } else { Ok(()) }
     };
-    if is_remote(log.path()) {
+    if log.path().is_remote() {
         log.find_end(find);
     } else {
         _ = find(log);

@@ -134,7 +134,7 @@ impl Store {
     }
 
     fn is_far(&self, view: Option<&IndexView>) -> bool {
-        view.is_some_and(IndexView::is_unsealed) && crate::io::remote::is_remote(self.index.directory())
+        view.is_some_and(IndexView::is_unsealed) && self.index.directory().is_remote()
     }
 
     /// Reads log ranges that no index file covers. Returns the bytes read, the ranges of files that remain unread, and the log as it is

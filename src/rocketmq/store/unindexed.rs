@@ -6,7 +6,6 @@ use std::sync::Arc;
 use super::ranges::{Range, subtract, union};
 use crate::error::Result;
 use crate::hash_index::IndexFile;
-use crate::io::remote::is_remote;
 use crate::io::{ProcessMutex, signals};
 use crate::rocketmq::commit_log::CommitLog;
 use crate::rocketmq::entry_table::EntryTable;
@@ -94,7 +93,7 @@ impl Unindexed {
                 .flat_map(|range| subtract(*range, done.iter().copied()))
                 .filter_map(|(begin, end)| Some((u64::try_from(begin).ok()?, u64::try_from(end).ok()?)))
                 .collect();
-            if is_remote(log.path()) {
+            if log.path().is_remote() {
                 log.expect_ranges(&parts)?;
             }
             let asked: u64 = parts.iter().map(|(begin, end)| end - begin).sum();

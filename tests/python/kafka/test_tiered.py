@@ -235,7 +235,7 @@ class TestPlaces:
 
     def test_an_unknown_path_of_another_process(self) -> None:
         with pytest.raises(ValueError, match="opened with tiered="):
-            LogDir.open("tiered+00000000://logs")
+            LogDir.open("tiered://logs")
 
 
 def _damage(logs: LogDir, topic: str, number: int = 0) -> tuple[int, list[Any]]:

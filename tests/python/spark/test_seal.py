@@ -12,7 +12,7 @@ import golden_kafka
 import object_store
 import store_answers
 from logdex import spark as ls
-from logdex._core import forget_lists, list_remote, locate, read_file
+from logdex._core import forget_lists, locate, read_file
 from logdex.errors import CorruptFileError
 from logdex.kafka import LogDir, LogSegment
 from logdex.rocketmq import MessageStore, StoreWriter
@@ -66,7 +66,7 @@ def test_the_index_may_be_in_a_bucket(
     assert report.ok
     assert report.checked["entries"] == local.checked["entries"] > 1000
     # The job before left nothing, and tasks no attempt.
-    names = [path for path, _ in list_remote(locate(f"{out}/_logdex/keys", options))]
+    names = list(locate(f"{out}/_logdex/keys", options).iterdir())
     assert len(names) == report.checked["key_files"] == 1
     columns = [list(column) for column in zip(*keys, strict=True)]
     with (
@@ -160,20 +160,21 @@ def test_a_job_that_fails_leaves_the_index_of_before(
     out = f"s3://{object_store.BUCKET}/spark-seal-fails"
     ls.seal(spark, str(root), out, storage_options=server.options)
     keys = locate(f"{out}/_logdex/keys", server.options)
-    before = [path for path, _ in list_remote(keys)]
+    before = list(keys.iterdir())
 
     module = import_module("logdex.spark.seal")
     write = module._written
 
     def lose_a_file(*arguments: object) -> list[bytes]:
         written: list[bytes] = write(*arguments)
-        forget_lists()
-        assert len(list_remote(keys)) == len(before) + len(written) == 2
+        forget_lists(keys)
+        assert len(list(keys.iterdir())) == len(before) + len(written) == 2
         return []
 
     monkeypatch.setattr(module, "_written", lose_a_file)
     with pytest.raises(CorruptFileError, match="rows"):
         ls.seal(spark, str(root), out, storage_options=server.options)
-    assert [path for path, _ in list_remote(locate(keys))] == before
+    forget_lists(keys)
+    assert list(keys.iterdir()) == before
     with MessageStore.open(root, sealed=out, storage_options=server.options) as sealed:
         assert "index files" in str(sealed.sealed)

@@ -186,7 +186,7 @@ def test_pickle_and_fork_are_refused(store: Callable[[str], Path]) -> None:
         for handle in (opened, opened.commit_log, opened.index):
             with pytest.raises(TypeError, match="not pickled"):
                 pickle.dumps(handle)
-        place = os.fspath(opened.root)
+        place = opened.root
         reader, writer = os.pipe()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)

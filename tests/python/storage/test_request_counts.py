@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import logdex
-from logdex._core import forget_lists
 from logdex.cli import main
 from logdex.kafka import LogDir
 from logdex.rocketmq import MessageStore, StoreWriter
@@ -51,7 +50,6 @@ def url(request: pytest.FixtureRequest, server: object_store.ObjectStore, tmp_pa
 
 def counted(server: object_store.ObjectStore, search: Callable[[dict[str, str]], None]) -> Counted:
     """Run a search through a proxy of its own, whose address also makes its caches its own."""
-    forget_lists()
     with SlowProxy(server.port, DELAY_S) as proxy:
         search({**server.options, "aws_endpoint": proxy.endpoint})
         requests = sorted((each.method, each.target, each.range) for each in proxy.requests)

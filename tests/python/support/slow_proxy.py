@@ -49,6 +49,7 @@ class Request:
     target: str
     range: str | None
     began: float
+    signature: str | None = None
     fault: Fault | None = None
     ended: float | None = None
 
@@ -142,7 +143,7 @@ class SlowProxy:
     ) -> bool:
         """Answer one request; False: the connection is to end."""
         method, target, _ = head[0].decode().split(" ", 2)
-        request = Request(method, target, _value(head, b"range"), time.monotonic())
+        request = Request(method, target, _value(head, b"range"), time.monotonic(), _value(head, b"authorization"))
         self.requests.append(request)
         request.fault = self.choose(request)
         try:

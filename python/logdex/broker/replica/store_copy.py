@@ -43,7 +43,7 @@ class StoreCopy:
             ValueError: The files of the copy have another size than the master's.
             OSError: An I/O error.
         """
-        self.layout = StoreLayout(root, str(root / "commitlog"))
+        self.layout = StoreLayout(root, root / "commitlog")
         options = StoreOptions(
             file_size=master.file_size,
             begin_phy_offset=master.min_offset,

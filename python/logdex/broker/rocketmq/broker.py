@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from logdex._core import Meter
-from logdex._files import RemotePath
+from logdex._core import Meter, RemotePath
 from logdex.broker.rocketmq.clients import Clients
 from logdex.broker.rocketmq.requests import Refusal
 from logdex.broker.rocketmq.tables import UNIT_SUB, Topic, number_of, topic_of

@@ -75,7 +75,7 @@ def _run(arguments: argparse.Namespace) -> int:
         return 1
     earlier = _earlier_damage(root, report.begin)
     report = RecoveryReport([*earlier, *report.findings], report.checked, left=[*earlier, *report.left])
-    stops = find_start_blockers(StoreLayout(root, str(root / "commitlog")), report, arguments.compat)
+    stops = find_start_blockers(StoreLayout(root, root / "commitlog"), report, arguments.compat)
     code = _print_recovered(arguments, report, stops, was_open=was_open)
     if arguments.verify:
         with MessageStore.open(root) as store, Progress("verify") as progress:

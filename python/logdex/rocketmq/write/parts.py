@@ -65,9 +65,9 @@ class StoreParts:
 
     def __init__(self, root: Path, options: StoreOptions, *, dry_run: bool = False) -> None:
         """Open a store. A dry run returns the same findings and counts, changes nothing, and leaves nothing open."""
-        self._given = StoreLayout(root, str(root / "commitlog"))
+        self._given = StoreLayout(root, root / "commitlog")
         # The process may change its directory while files are created. Errors before that name the path as it was given.
-        self._layout = StoreLayout(root.absolute(), str(root.absolute() / "commitlog"))
+        self._layout = StoreLayout(root.absolute(), root.absolute() / "commitlog")
         if options.multi_dispatch is None:
             options = replace(options, multi_dispatch=self._given.has_light_queues)
         self.options = options
@@ -124,7 +124,7 @@ class StoreParts:
         self._releases.append(self.log.close)
         self.log.keep_checkpoint(layout.checkpoint)
         replace_file(layout.abort, f"{ABORT} {os.getpid()}\n".encode())
-        Path(layout.commit_log).mkdir(exist_ok=True)
+        layout.commit_log.mkdir(exist_ok=True)
         sync_directory(layout.root)
         return plan
 
@@ -204,7 +204,7 @@ class StoreParts:
         queues = QueueSet(layout, self._reader, READING)
         self._releases.append(queues.close)
         self._schedule = ScheduleService(queues, self._offsets, self._levels, self.log, options.flush == "sync")
-        self._disk = DiskWatch([Path(layout.commit_log), layout.queues], options.retention, options.zone)
+        self._disk = DiskWatch([layout.commit_log, layout.queues], options.retention, options.zone)
         self._cleaned_to = 0
 
     def _catch_up(self, plan: RecoveryPlan) -> dict[str, int]:

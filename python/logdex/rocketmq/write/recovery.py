@@ -98,7 +98,7 @@ class RecoveryPlan:
     findings: list[Finding] = field(default_factory=list)
     left: list[Finding] = field(default_factory=list)
 
-    def truncate(self, commit_log: str, *, dry_run: bool = False) -> dict[str, int]:
+    def truncate(self, commit_log: Path, *, dry_run: bool = False) -> dict[str, int]:
         """Truncate the log at its end; return the counts of removed data."""
         counts = {"log_bytes": self.end - self.begin, "messages_cut_off": self.messages_lost}
         if self.file_size:

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark import TaskContext
 
-from logdex._core import DirectoryLock, check_own_parts, replace_file, sync_directory
-from logdex._files import RemotePath, refuse_broker_directory
+from logdex._core import DirectoryLock, RemotePath, check_own_parts, replace_file, sync_directory
+from logdex._files import refuse_broker_directory
 from logdex._types import check_int64
 from logdex.hash_index.directory import COMMIT_PATTERN, list_directory, refuse_copy
 from logdex.hash_index.geometry import file_size

@@ -19,8 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from logdex._core import delete_remote, list_remote, plan_files, put_remote, upload_file
-from logdex._files import RemotePath
+from logdex._core import RemotePath, delete_remote, plan_files, put_remote, upload_file
 from logdex.hash_index.committed import COMMITTED, JOBS, Committed, committed_content, read_committed
 from logdex.hash_index.directory import list_directory
 from logdex.hash_index.rolling import next_name
@@ -124,7 +123,7 @@ class ObjectJob:
         """Delete what the commit replaced, and what the job wrote on the way. What stays is no reader's."""
         kept = {file.object for file in new.values()}
         with contextlib.suppress(OSError):
-            for path, _ in list_remote(self.directory):
+            for path in self.directory.iterdir():
                 if f"{JOBS}/{self.job_id}/{path.name}" not in kept:
                     delete_remote(path)
             for file in former.values() if self.overwrite else ():

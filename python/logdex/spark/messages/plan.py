@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from logdex._core import cut_log, cut_queue, plan_log
-from logdex._files import RemotePath
+from logdex._core import RemotePath, cut_log, cut_queue, plan_log
 from logdex.errors import LogdexError
 from logdex.hash_index.query import CLOCK_SLACK_MS
 from logdex.report import unknown_topic

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from logdex import _core
-from logdex._files import RemotePath
+from logdex._core import RemotePath
 from logdex._types import MAX_INT64
 from logdex.report import Finding
 from logdex.rocketmq.layout import find_layout
@@ -136,8 +135,7 @@ class ReadOptions:
     def open(self) -> CommitLog:
         """Open the log, or return the one that this process has open."""
         # In a worker they may have other paths than in the layout.
-        directories = ",".join(map(os.fspath, self.directories))
-        return workers.commit_log(directories, access=self.access, compat=self.compat)
+        return workers.commit_log(_core.join_directories(self.directories), access=self.access, compat=self.compat)
 
     def tasks(self, damage: SparkDamage) -> list[Task]:
         """Split what is wanted into tasks."""

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use crate::error::shown;
 use crate::rocketmq::commit_log::decode::body::BodyError;
 use crate::rocketmq::commit_log::decode::suspect::Suspect;
 use crate::rocketmq::commit_log::frame::Frame;
@@ -21,7 +20,7 @@ pub struct Place<'a> {
 impl Place<'_> {
     /// Returns the message for a body that cannot be decoded.
     pub(crate) fn body_error(&self, error: &BodyError) -> String {
-        format!("{} at byte {}: {error}", shown(self.path), self.file_offset)
+        format!("{} at byte {}: {error}", self.path.display(), self.file_offset)
     }
 }
 

@@ -5,9 +5,8 @@
 //! `StoreCheckpoint#getMinTimestamp`, `DefaultMessageStore#start`. Nothing is changed here. A broker with `DLedger`, or
 //! with queues in `RocksDB`, follows other rules.
 
-use std::path::PathBuf;
-
 use crate::error::{Error, Result};
+use crate::io::Location;
 use crate::io::ReadAt as _;
 use crate::io::disk::settle;
 use crate::io::regular_file::open_file;
@@ -76,7 +75,7 @@ impl CommitLog {
         let files = files.get(number..).unwrap_or_default().to_vec();
         let begin = files.first().map_or(min, |file| file.start);
         for file in files.iter().filter(|_| start.settle && !start.last_exit_ok) {
-            settle(&file.path, &open_file(&file.path, cfg!(windows))?)?;
+            settle(&file.path, &open_file(file.path.local()?, cfg!(windows))?)?;
         }
         let mut walk = self.walk(files, begin, u64::MAX).starting_at_begin()?;
         while walk.advance()? {}
@@ -95,7 +94,7 @@ impl CommitLog {
     ///
     /// # Errors
     /// An I/O error, with the path.
-    pub fn place(&self, phy_offset: u64) -> Result<(PathBuf, u64)> {
+    pub fn place(&self, phy_offset: u64) -> Result<(Location, u64)> {
         let file = self.files()?.into_iter().rev().find(|file| file.start <= phy_offset);
         let outside = || (self.path().to_owned(), phy_offset);
         Ok(file.map_or_else(outside, |file| (file.path, phy_offset - file.start)))

@@ -9,7 +9,6 @@ mod walks;
 
 use std::collections::HashMap;
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use self::encoder::TestLog;
@@ -43,7 +42,7 @@ fn scan(files: &[(u64, Vec<u8>)], begin: u64, end: u64) -> Scan<Guarded> {
         .map(|(start, bytes)| OffsetFile {
             start: *start,
             len: bytes.len() as u64,
-            path: PathBuf::from(start.to_string()),
+            path: start.to_string().into(),
             etag: None,
         })
         .collect();

@@ -51,7 +51,7 @@ fn an_empty_directory_is_an_empty_log() {
     assert_eq!((log.min_offset().unwrap(), log.max_offset().unwrap(), log.file_size().unwrap()), (0, 0, 0));
     assert_eq!(rows(&log), 0);
     assert!(log.message(0).unwrap().is_none());
-    assert!(CommitLog::open(&directory.path().join("none"), Options::default()).is_err());
+    assert!(CommitLog::open(directory.path().join("none"), Options::default()).is_err());
 }
 
 #[test]

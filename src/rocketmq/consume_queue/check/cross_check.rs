@@ -8,7 +8,6 @@
 //! The units of a queue are in the order of its messages, so only the next units of each queue are in memory.
 
 use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
@@ -16,6 +15,7 @@ use arrow_array::RecordBatch;
 use crate::arrow::input_columns::{Int32s, Texts, integers, null};
 use crate::error::Result;
 use crate::hash_index::carry_utf8;
+use crate::io::Location;
 use crate::io::storage;
 use crate::report::{self, Report};
 use crate::rocketmq::commit_log::columns::Column;
@@ -56,7 +56,7 @@ impl Numbers {
 struct Followed {
     topic: String,
     queue_id: i32,
-    directory: PathBuf,
+    directory: Location,
     options: Options,
     /// The places of queue offsets in a batch queue.
     blocks: BatchBlocks,
@@ -117,7 +117,7 @@ impl Followed {
     }
 
     /// Returns the file and the byte of a unit. Units of a batch queue are not numbered, so its directory is returned.
-    fn place(&self, queue_offset: i64) -> Result<(PathBuf, u64)> {
+    fn place(&self, queue_offset: i64) -> Result<(Location, u64)> {
         let queue = self.open()?;
         if queue.kind() == Kind::Batch {
             return Ok((self.directory.clone(), 0));
@@ -173,7 +173,7 @@ pub struct StoreState {
 /// Compares the queues of a store with the messages of its log.
 #[derive(Debug)]
 pub struct CrossCheck {
-    root: PathBuf,
+    root: Location,
     log: Arc<CommitLog>,
     state: StoreState,
     queues: Vec<Followed>,
@@ -192,7 +192,7 @@ impl CrossCheck {
     ///
     /// # Errors
     /// An I/O error, with the path.
-    pub fn open(root: &Path, log: Arc<CommitLog>, options: &Options, state: StoreState) -> Result<Self> {
+    pub fn open(root: &Location, log: Arc<CommitLog>, options: &Options, state: StoreState) -> Result<Self> {
         let (queues, numbers) = (Vec::new(), Numbers::default());
         let mut check = Self {
             root: root.to_owned(),
@@ -215,7 +215,7 @@ impl CrossCheck {
             }
             for queue in queues_in(root, folder)? {
                 let extension = root.join(EXTENSION_FOLDER).join(&queue.topic).join(queue.queue_id.to_string());
-                let extension = Some(extension).filter(|directory| storage::is_directory(directory));
+                let extension = Some(extension).filter(storage::is_directory);
                 let options = Options { extension, commit_log: Some(Arc::clone(&check.log)), ..options.clone() };
                 let followed = Followed::new(queue, options);
                 let opened = followed.open()?;
@@ -512,7 +512,7 @@ impl CrossCheck {
 }
 
 /// The queues in a folder that hold files: a deleted topic leaves empty directories.
-fn queues_in(root: &Path, folder: &str) -> Result<Vec<QueueDirectory>> {
+fn queues_in(root: &Location, folder: &str) -> Result<Vec<QueueDirectory>> {
     let mut found = Vec::new();
     for queue in queues(root, folder)? {
         if holds_entries(&queue.directory)? {

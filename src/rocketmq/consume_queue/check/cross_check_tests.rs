@@ -1,6 +1,7 @@
 //! Compares the units of a store with the messages of a scan.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use arrow_array::{ArrayRef, Int32Array, Int64Array, StringArray};
 
@@ -46,8 +47,8 @@ fn messages(rows: &[(&str, i64, i64, i32, Option<&str>)]) -> RecordBatch {
 }
 
 fn cross_check(root: &Path, state: StoreState) -> CrossCheck {
-    let log = Arc::new(CommitLog::open(&root.join("commitlog"), commit_log::Options::default()).unwrap());
-    CrossCheck::open(root, log, &Options::default(), state).unwrap()
+    let log = Arc::new(CommitLog::open(root.join("commitlog"), commit_log::Options::default()).unwrap());
+    CrossCheck::open(&root.into(), log, &Options::default(), state).unwrap()
 }
 
 fn findings(report: &Report) -> Vec<(&str, u64, &str, &str)> {

@@ -1,9 +1,8 @@
 //! Checks whether the queues of a store have the unit of a message.
 
-use std::path::Path;
-
 use crate::arrow::input_columns::{Int32s, Texts, integers};
 use crate::error::Result;
+use crate::io::Location;
 use crate::io::storage;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::{CommitLog, ScanOptions};
@@ -15,7 +14,7 @@ use crate::rocketmq::names::is_folder_name;
 ///
 /// # Errors
 /// An I/O error, with the path.
-pub fn is_dispatched(root: &Path, log: &CommitLog, phy_offset: u64) -> Result<bool> {
+pub fn is_dispatched(root: &Location, log: &CommitLog, phy_offset: u64) -> Result<bool> {
     let scan = ScanOptions {
         begin_phy_offset: phy_offset,
         end_phy_offset: phy_offset.saturating_add(1),

@@ -8,10 +8,9 @@
 //! A unit with an extension holds an address instead of the tags code: the offset in the extension files plus `i64::MIN`. A size
 //! of 0 or less ends a file. Source: upstream `ConsumeQueueExt`.
 
-use std::path::Path;
-
 use super::queue::ConsumeQueue;
 use crate::error::{Error, Result};
+use crate::io::Location;
 use crate::io::{Access, FileSource, ReadAt as _};
 use crate::rocketmq::offset_files::{self, OffsetFile};
 
@@ -113,7 +112,7 @@ impl ExtensionReader {
     ///
     /// # Errors
     /// An I/O error, with the path.
-    pub(crate) fn open(directory: &Path, access: Access) -> Result<Self> {
+    pub(crate) fn open(directory: &Location, access: Access) -> Result<Self> {
         let files = offset_files::list(&[directory.to_owned()])?;
         Ok(Self { files, access, opened: None, window: Vec::new(), begin: 0 })
     }

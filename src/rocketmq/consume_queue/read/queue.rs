@@ -7,10 +7,11 @@
 //! no message.
 
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::io::Location;
 use crate::io::{Access, FileSource, ReadAt};
 use crate::report::{self, Report};
 use crate::rocketmq::commit_log::CommitLog;
@@ -45,7 +46,7 @@ impl Kind {
     }
 
     /// Returns the kind of the queue in `.../batchconsumequeue/<topic>/<queue>`, or in any other directory.
-    fn of(directory: &Path) -> Self {
+    fn of(directory: &Location) -> Self {
         let folder = directory.ancestors().nth(2).and_then(Path::file_name);
         if folder.is_some_and(|name| name == BATCH_FOLDER) { Self::Batch } else { Self::Plain }
     }
@@ -61,7 +62,7 @@ pub struct Options {
     /// The log of the units. It shows which messages are deleted, and the times of messages.
     pub commit_log: Option<Arc<CommitLog>>,
     /// The directory of the queue's extension files.
-    pub extension: Option<PathBuf>,
+    pub extension: Option<Location>,
     /// In compat: the end of the log after the broker's start, if it is not [`CommitLog::max_offset`].
     pub log_end: Option<i64>,
     /// How far the broker's clock may have stepped back, in ms. Used for queues that are too long to read whole.
@@ -100,7 +101,7 @@ pub(crate) struct Numbered {
 /// The queue of one directory, `<topic>/<queue>`. Each call lists the directory: a broker adds and deletes files.
 #[derive(Debug)]
 pub struct ConsumeQueue {
-    directory: PathBuf,
+    directory: Location,
     kind: Kind,
     pub(crate) options: Options,
     open: OpenFiles,
@@ -111,19 +112,20 @@ impl ConsumeQueue {
     ///
     /// # Errors
     /// An I/O error, with the path.
-    pub fn open(directory: &Path, options: Options) -> Result<Self> {
+    pub fn open(directory: impl Into<Location>, options: Options) -> Result<Self> {
+        let directory = &directory.into();
         offset_files::list(&[directory.to_owned()])?;
         Ok(Self::listed(directory, options))
     }
 
     /// Opens a directory that was just listed.
-    pub(crate) fn listed(directory: &Path, options: Options) -> Self {
+    pub(crate) fn listed(directory: &Location, options: Options) -> Self {
         let kind = Kind::of(directory);
         Self { directory: directory.to_owned(), kind, options, open: OpenFiles::default() }
     }
 
     /// The directory.
-    pub fn path(&self) -> &Path {
+    pub fn path(&self) -> &Location {
         &self.directory
     }
 

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::io::ErrorKind;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::queue::{ConsumeQueue, Kind, Options, bounds_in};
 use crate::error::{Error, Result};
+use crate::io::Location;
 use crate::rocketmq::consume_queue::directories::{each_topic, queues_of};
 use crate::rocketmq::offset_files::{self, Gap, Listing};
 
@@ -49,7 +49,7 @@ impl Totals {
     /// # Errors
     /// An I/O error, with the path.
     pub fn read(
-        folders: &[PathBuf],
+        folders: &[Location],
         topics: Option<&[String]>,
         options: &Options,
         measure: bool,
@@ -74,7 +74,7 @@ impl Totals {
         Ok(all)
     }
 
-    fn of_topic(topic: &str, places: &[PathBuf], options: &Options, measure: bool) -> Result<Self> {
+    fn of_topic(topic: &str, places: &[Location], options: &Options, measure: bool) -> Result<Self> {
         let mut found = Self::default();
         let mut queues: BTreeMap<i32, (Kind, Held)> = BTreeMap::new();
         for directory in places {

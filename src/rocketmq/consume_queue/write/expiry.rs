@@ -33,7 +33,7 @@ pub(super) fn delete_expired(
         expired += 1;
     }
     delete(files.drain(..expired), deleted)?;
-    let extensions = match offset_files::list(&[extension.to_owned()]) {
+    let extensions = match offset_files::list(&[extension.into()]) {
         Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(()),
         extensions => extensions?,
     };
@@ -63,7 +63,7 @@ fn is_expired(queue: &ConsumeQueue, files: &[OffsetFile], place: usize, min_phy_
 fn delete(files: impl Iterator<Item = OffsetFile>, deleted: &mut Vec<PathBuf>) -> Result<()> {
     for file in files {
         delete_file(&file.path)?;
-        deleted.push(file.path);
+        deleted.push(file.path.to_path_buf());
     }
     Ok(())
 }

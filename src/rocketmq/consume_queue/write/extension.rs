@@ -35,7 +35,7 @@ impl ExtensionWriter {
         if !files.directory.is_dir() {
             return Ok(Self::new(files));
         }
-        let listed = offset_files::list(std::slice::from_ref(&files.directory))?;
+        let listed = offset_files::list(&[files.directory.as_path().into()])?;
         let begin = match address {
             _ if !has_messages => 0,
             None => {
@@ -43,7 +43,7 @@ impl ExtensionWriter {
                 return Ok(Self { begin, ..Self::new(files) });
             }
             Some(address) => {
-                let unit = ExtensionReader::open(&files.directory, Access::Auto)?.unit(address)?;
+                let unit = ExtensionReader::open(&files.directory.as_path().into(), Access::Auto)?.unit(address)?;
                 let bit_map = unit.map_or(0, |unit| unit.bit_map.len());
                 offset_of(address).saturating_add((HEAD + bit_map) as u64)
             }

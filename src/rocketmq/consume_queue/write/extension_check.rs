@@ -28,7 +28,7 @@ impl ExtensionCheck {
     /// # Errors
     /// An I/O error, with the path.
     pub(super) fn open(directory: &Path) -> Result<Self> {
-        let units = match ExtensionReader::open(directory, Access::Auto) {
+        let units = match ExtensionReader::open(&directory.into(), Access::Auto) {
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
             units => Some(units?),
         };

@@ -17,6 +17,7 @@ use super::files::{Written, WrittenFiles};
 use super::queue::{QueueEnd, WrittenQueue};
 use super::recovery::{RecoveredQueue, check_files};
 use crate::error::{Error, Result};
+use crate::io::Location;
 use crate::io::store_lock::refuse_other_holder;
 use crate::io::{FirstFailure, disk};
 use crate::report::{self, Report};
@@ -81,7 +82,7 @@ impl ConsumeQueueWriter {
     /// file sizes that fit no unit; an I/O error, with the path.
     pub fn create(root: &Path, options: WriterOptions) -> Result<Self> {
         check_sizes(&options)?;
-        let root = &disk::absolute(root)?;
+        let root = &Location::from(disk::absolute(root)?);
         let extension = options.extension_file_size.map(|_| EXTENSION_FOLDER);
         for folder in [folder(Kind::Plain), folder(Kind::Batch)].into_iter().chain(extension) {
             let folder = root.join(folder);
@@ -101,7 +102,7 @@ impl ConsumeQueueWriter {
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn check_files(root: &Path, options: &WriterOptions) -> Result<i64> {
+    pub fn check_files(root: &Location, options: &WriterOptions) -> Result<i64> {
         check_sizes(options)?;
         let sizes = FileSizes::of(root, options)?;
         Self::check_directories(root, &sizes)?;
@@ -115,7 +116,7 @@ impl ConsumeQueueWriter {
     }
 
     /// Checks names and sizes of all files of the queues.
-    fn check_directories(root: &Path, sizes: &FileSizes) -> Result<()> {
+    fn check_directories(root: &Location, sizes: &FileSizes) -> Result<()> {
         for (kind, size) in [(Kind::Plain, sizes.plain), (Kind::Batch, sizes.batch)] {
             for QueueDirectory { directory, .. } in queues(root, folder(kind))? {
                 check_files(&offset_files::list_all(&[directory])?, size)?;
@@ -142,7 +143,7 @@ impl ConsumeQueueWriter {
         dry_run: bool,
     ) -> Result<Self> {
         check_sizes(&options)?;
-        let root = &disk::absolute(root)?;
+        let root = &Location::from(disk::absolute(root)?);
         refuse_other_holder(&root.join("lock"))?;
         let sizes = FileSizes::of(root, &options)?;
         Self::check_directories(root, &sizes)?;
