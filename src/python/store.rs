@@ -12,6 +12,7 @@ use pyo3_arrow::PyTable;
 
 use super::batch_stream::{BatchStream, Batches, batch_reader};
 use super::candidates::lists;
+use super::closable::Closable;
 use super::commit_log::PyCommitLog;
 use super::convert;
 use super::index_files::log_notes;
@@ -44,12 +45,13 @@ type Indexed<'py> = (Range, Bound<'py, PyAny>);
 
 /// The log and the index of a store: a search is one call.
 #[pyclass(name = "Store", module = "logdex._core", frozen)]
-struct PyStore(Arc<Store>);
+struct PyStore(Closable<Store>);
 
 impl PyStore {
     /// Calls while other threads run, and logs what was passed over.
     fn with<T: Send>(&self, py: Python<'_>, call: impl FnOnce(&Arc<Store>) -> Result<T> + Send) -> PyResult<T> {
-        let (answer, notes) = py.detach(|| (call(&self.0), self.0.take_notes()));
+        let store = self.0.get()?;
+        let (answer, notes) = py.detach(|| (call(&store), store.take_notes()));
         log_notes(py, notes)?;
         Ok(answer?)
     }
@@ -97,15 +99,20 @@ impl PyStore {
         };
         let (log, sealed) = (log.inner()?, sealed.map(|sealed| sealed.inner()));
         let store = py.detach(|| Store::open(&root, log, StoreIndex::new(&index, options, clock_slack_ms, sealed)));
-        let store = Self(Arc::new(store?));
+        let store = Self(Closable::new(store?, root));
         store.with(py, |_| Ok(()))?;
         Ok(store)
     }
 
     /// Whether a sealed index stands for index files.
     #[getter]
-    fn is_sealed(&self) -> bool {
-        self.0.index().sealed().is_some()
+    fn is_sealed(&self) -> PyResult<bool> {
+        Ok(self.0.get()?.index().sealed().is_some())
+    }
+
+    /// Close the index files. A call in another thread ends first. A second call does nothing.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| drop(self.0.close()));
     }
 
     /// Find the messages that carry a key, the newest first, each once.

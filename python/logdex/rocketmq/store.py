@@ -220,6 +220,7 @@ class MessageStore(Source):
         self._closed = True
         if self._index is not None:
             self._index.close()
+        self._search.close()
         self._queues.close()
         self._commit_log.close()
 
