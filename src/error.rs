@@ -68,6 +68,16 @@ pub enum Error {
         /// Entries that it holds.
         entries: u64,
     },
+    /// A broker would refuse the operation with this error.
+    #[error("{error}: {text}")]
+    Refused {
+        /// The name of the class of Kafka's error.
+        error: &'static str,
+        /// Its number in Kafka's protocol; -1 for an error without one.
+        code: i16,
+        /// What was refused, and why.
+        text: String,
+    },
     /// An argument of the caller is invalid.
     #[error("{0}")]
     InvalidArgument(String),

@@ -67,6 +67,22 @@ class IndexFullError(LogdexError):
     """An append to a full index."""
 
 
+class KafkaError(LogdexError):
+    """A Kafka broker would refuse the operation: `error` is the name of Kafka's class, `code` its number in Kafka's protocol.
+
+    Errors that have no number there have the code -1 (UNKNOWN_SERVER_ERROR).
+    """
+
+    def __init__(self, error: str, code: int, text: str) -> None:
+        super().__init__(error, code, text)
+        self.error = error
+        self.code = code
+        self.text = text
+
+    def __str__(self) -> str:
+        return printable(f"{self.error}: {self.text}")
+
+
 class LockedError(LogdexError):
     """A running broker, or another writer, holds a store, an index directory or a file; `pid` is 0 if it is unknown."""
 
@@ -109,6 +125,7 @@ __all__: list[str] = [
     "DamageWarning",
     "GeometryError",
     "IndexFullError",
+    "KafkaError",
     "LockedError",
     "LogdexError",
     "UnknownTopicWarning",

@@ -14,6 +14,7 @@
 //! - `directory_stamp`: a text that changes when a directory or its files change
 //! - `file_identity`: what distinguishes a file from another one that took its name
 //! - `first_failure`: the write or fsync that ends a writer
+//! - `flush_service`: threads that flush a log that is written
 //! - `fork`: the process that a handle belongs to
 //! - `holes`: parts of a file that were never written
 //! - `process_mutex`: a mutex that a forked child need not wait for
@@ -29,6 +30,7 @@ pub mod disk;
 mod file_identity;
 mod file_source;
 mod first_failure;
+pub(crate) mod flush_service;
 pub(crate) mod fork;
 mod holes;
 pub mod locate;

@@ -23,9 +23,14 @@ impl Compat {
         Self { major, minor, patch: 0 }
     }
 
+    /// Rules that changed with a release after 3.9.
+    pub(crate) fn is_4(self) -> bool {
+        self >= Self::from_minor(4, 0)
+    }
+
     /// COMPAT(kafka `LogSegment#translateOffset`): the last offset of the batch, not its base offset.
     pub(crate) fn translates_to_last_offset(self) -> bool {
-        self < Self::from_minor(4, 0)
+        !self.is_4()
     }
 
     /// COMPAT(kafka `FileRecords#searchForOffsetFromPosition`): batches are searched by their base offsets.

@@ -21,6 +21,7 @@
 //! - `verify`: findings in a segment and its indexes
 //! - `recover`: the valid part of a segment, and its indexes rebuilt
 //! - `dump`: the content of a file as lines
+//! - `write`: a partition's log that is written as a broker writes it
 //! - [`seal`]: the keys of all records, sorted by their hashes
 
 mod compat;
@@ -35,11 +36,13 @@ pub mod seal;
 mod test_data;
 pub mod tiered;
 mod verify;
+pub mod write;
 
 pub use compat::Compat;
 #[cfg(any(feature = "python", test))]
 pub use dump::{DumpOptions, dump};
 pub use format::checkpoint;
+pub use format::codec::Codec;
 pub use format::control_record;
 pub use format::names::{base_offset, topic_partition};
 pub use format::producer_snapshot;

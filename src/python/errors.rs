@@ -15,6 +15,7 @@ mod py {
     pyo3::import_exception!(logdex.errors, CorruptFileError);
     pyo3::import_exception!(logdex.errors, GeometryError);
     pyo3::import_exception!(logdex.errors, IndexFullError);
+    pyo3::import_exception!(logdex.errors, KafkaError);
     pyo3::import_exception!(logdex.errors, LockedError);
     pyo3::import_exception!(logdex.errors, WriteFailedError);
 }
@@ -38,6 +39,7 @@ impl From<Error> for PyErr {
                 py::GeometryError::new_err((path.display().to_string(), fits, count, size))
             }
             Error::Locked { path, pid } => py::LockedError::new_err((path.display().to_string(), pid)),
+            Error::Refused { error, code, text } => py::KafkaError::new_err((error, code, text)),
             full @ Error::IndexFull { .. } => py::IndexFullError::new_err(full.to_string()),
             Error::InvalidArgument(text) => PyValueError::new_err(text),
         }

@@ -36,16 +36,24 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 ///     ValueError: An unknown column, a number that does not fit, or columns of different lengths.
 #[pyfunction]
 fn message_batch<'py>(py: Python<'py>, columns: &Bound<'py, PyMapping>) -> PyResult<Bound<'py, PyAny>> {
-    PyRecordBatch::new(batch_of_columns(columns)?).into_arro3(py)
+    PyRecordBatch::new(batch_of_columns(columns, column)?).into_arro3(py)
 }
 
 /// Returns messages as record batches, at least one: those of Arrow data, or a mapping of columns.
 pub(super) fn message_batches(messages: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
+    if messages.cast::<PyMapping>().is_ok_and(|columns| columns.is_empty().unwrap_or(false)) {
+        return Err(PyValueError::new_err("messages: expected a column topic, found no column"));
+    }
+    given_batches(messages, "messages", column)
+}
+
+/// Makes a column of a name from a sequence of values.
+pub(super) type MakeColumn = fn(&str, &Bound<'_, PyAny>) -> PyResult<ArrayRef>;
+
+/// Returns Arrow data or a mapping of columns as record batches.
+pub(super) fn given_batches(messages: &Bound<'_, PyAny>, what: &str, make: MakeColumn) -> PyResult<Vec<RecordBatch>> {
     if let Ok(columns) = messages.cast::<PyMapping>() {
-        if columns.is_empty()? {
-            return Err(PyValueError::new_err("messages: expected a column topic, found no column"));
-        }
-        return Ok(vec![batch_of_columns(columns)?]);
+        return Ok(vec![batch_of_columns(columns, make)?]);
     }
     if messages.hasattr("__arrow_c_array__")? {
         // One batch, as it is: to read it as a stream takes longer than to put it.
@@ -58,16 +66,16 @@ pub(super) fn message_batches(messages: &Bound<'_, PyAny>) -> PyResult<Vec<Recor
         return Ok(if batches.is_empty() { vec![RecordBatch::new_empty(schema)] } else { batches });
     }
     let found = messages.get_type().name()?;
-    Err(PyTypeError::new_err(format!("messages: expected Arrow data or a mapping of columns, found {found}")))
+    Err(PyTypeError::new_err(format!("{what}: expected Arrow data or a mapping of columns, found {found}")))
 }
 
-fn batch_of_columns(columns: &Bound<'_, PyMapping>) -> PyResult<RecordBatch> {
+fn batch_of_columns(columns: &Bound<'_, PyMapping>, make: MakeColumn) -> PyResult<RecordBatch> {
     let (mut fields, mut arrays, mut lengths) = (Vec::new(), Vec::<ArrayRef>::new(), Vec::new());
     for item in columns.items()? {
         let (name, values): (String, Bound<'_, PyAny>) = item.extract()?;
         let array = match arrow_array(&values)? {
             Some(array) => array,
-            None => column(&name, &values)?,
+            None => make(&name, &values)?,
         };
         lengths.push(format!("{name} {}", array.len()));
         fields.push(Field::new(name, array.data_type().clone(), true));
@@ -112,7 +120,7 @@ fn column(name: &str, values: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
 }
 
 /// The values of a sequence; an error of `extract` about a type names the column and the value.
-fn cells<'py, T>(
+pub(super) fn cells<'py, T>(
     name: &str,
     expected: &str,
     values: &Bound<'py, PyAny>,

@@ -9,7 +9,7 @@ import pytest
 import golden
 import golden_kafka
 from logdex import _core, kafka, rocketmq
-from logdex.kafka import Log, LogDir, LogSegment, OffsetIndex, TimeIndex
+from logdex.kafka import Log, LogDir, LogDirWriter, LogSegment, LogWriter, OffsetIndex, TimeIndex
 from logdex.rocketmq import CommitLog, ConsumeQueue, IndexFile, IndexService, MessageStore, StoreCheckpoint, StoreWriter
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ OPENERS: dict[type, Callable[[Path], Any]] = {
     _core.LogSegment: lambda path: _core.LogSegment.open(path / "logs" / PARTITION / f"{BASE}.log"),
     Log: lambda path: Log.open(path / "logs" / PARTITION),
     LogDir: lambda path: LogDir.open(path / "logs"),
+    LogWriter: lambda path: LogWriter.open(path / "t-0"),
+    LogDirWriter: lambda path: LogDirWriter.open(path / "log-dir"),
 }
 
 

@@ -16,7 +16,7 @@ import golden
 import golden_kafka
 import logdex
 from logdex import kafka, rocketmq
-from logdex.kafka import Log, LogDir, LogSegment, OffsetIndex, TimeIndex
+from logdex.kafka import Log, LogDir, LogDirWriter, LogSegment, LogWriter, OffsetIndex, TimeIndex
 from logdex.rocketmq import (
     CommitLog,
     ConsumeQueue,
@@ -52,6 +52,8 @@ class Opened:
     segment: LogSegment
     offsets: OffsetIndex
     times: TimeIndex
+    log_writer: LogWriter
+    log_dir_writer: LogDirWriter
     made: list[Path] = field(default_factory=list)
 
     def new(self) -> Path:
@@ -88,6 +90,8 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
         segment=logs.log(*PARTITION).segments[0],
         offsets=OffsetIndex.create(folder / f"{0:020}.index", 0),
         times=TimeIndex.create(folder / f"{0:020}.timeindex", 0),
+        log_writer=LogWriter.open(folder / "t-0"),
+        log_dir_writer=LogDirWriter.open(folder / "log-dir"),
     )
     store.close()
     logs.close()
@@ -375,6 +379,40 @@ QUEUE_WRITER: dict[str, Call] = {
         o.folder / "queues", end_phy_offset=0
     ).delete_expired(n),
 }
+LOG_WRITER: dict[str, Call] = {
+    **{
+        f"open:{name}": lambda o, n, name=name: LogWriter.open(o.new(), **{name: n})  # type: ignore[misc]
+        for name in ("recovery_point", "log_start_offset", "producer_id_expiration_ms")
+    },
+    "become_leader:epoch": lambda o, n: o.log_writer.become_leader(n),
+    "append_batches:leader_epoch": lambda o, n: o.log_writer.append_batches(b"", leader_epoch=n),
+    "append_batches:transaction_version": lambda o, n: o.log_writer.append_batches(
+        b"", leader_epoch=0, transaction_version=n
+    ),
+    "append:level": lambda o, n: o.log_writer.append({"key": [b"k"]}, level=n),
+    "append:batch_bytes": lambda o, n: o.log_writer.append({"key": [b"k"]}, batch_bytes=n),
+    "append:timestamp": lambda o, n: o.log_writer.append({"timestamp": [n]}),
+    "advance_high_watermark:to": lambda o, n: o.log_writer.advance_high_watermark(n),
+    "delete_records:to": lambda o, n: o.log_writer.delete_records(n),
+    "truncate_to:offset": lambda o, n: o.log_writer.truncate_to(n),
+    "truncate_fully:offset": lambda o, n: o.log_writer.truncate_fully(n),
+}
+LOG_DIR_WRITER: dict[str, Call] = {
+    **{
+        f"open:{name}": lambda o, n, name=name: LogDirWriter.open(o.new(), **{name: n})  # type: ignore[misc]
+        for name in ("node_id", "producer_id_expiration_ms", "broker_epoch")
+    },
+    "create_topic:partitions": lambda o, n: o.log_dir_writer.create_topic("t", n),
+    "log:partition": lambda o, n: o.log_dir_writer.log("t", n),
+    "append:partition": lambda o, n: o.log_dir_writer.append("t", n, {}),
+    "append:level": lambda o, n: o.log_dir_writer.append("t", 0, {}, level=n),
+    "append:batch_bytes": lambda o, n: o.log_dir_writer.append("t", 0, {}, batch_bytes=n),
+    "append_batches:partition": lambda o, n: o.log_dir_writer.append_batches("t", n, b"", leader_epoch=0),
+    "append_batches:leader_epoch": lambda o, n: o.log_dir_writer.append_batches("t", 0, b"", leader_epoch=n),
+    "append_batches:transaction_version": lambda o, n: o.log_dir_writer.append_batches(
+        "t", 0, b"", leader_epoch=0, transaction_version=n
+    ),
+}
 CALLS: dict[type, dict[str, Call]] = {
     IndexFile: INDEX_FILE,
     IndexService: INDEX_SERVICE,
@@ -389,6 +427,8 @@ CALLS: dict[type, dict[str, Call]] = {
     LogSegment: LOG_SEGMENT,
     Log: LOG,
     LogDir: LOG_DIR,
+    LogWriter: LOG_WRITER,
+    LogDirWriter: LOG_DIR_WRITER,
 }
 ALL = {f"{kind.__name__}.{name}": call for kind, calls in CALLS.items() for name, call in calls.items()} | FUNCTIONS
 
@@ -414,6 +454,8 @@ OWN = {
     "MessageStore.start_of_last:queue_id",
     "LogSegment.from_bytes:max_batch_bytes",
     "LogSegment.from_bytes:partition",
+    "LogWriter.open:clock",
+    "LogDirWriter.open:clock",
 }
 """Arguments that the package gives itself, or that have a check of their own."""
 

@@ -2,6 +2,7 @@
 
 from logdex._core import (
     LogSegment,
+    LogWriter,
     OffsetIndex,
     ProducerState,
     RecoveredSegment,
@@ -9,6 +10,7 @@ from logdex._core import (
     Slice,
     TimeIndex,
 )
+from logdex.errors import KafkaError
 from logdex.kafka.checkpoint import LeaderEpoch
 from logdex.kafka.explain import KeyExplanation
 from logdex.kafka.files import TopicPartition
@@ -16,15 +18,22 @@ from logdex.kafka.find import FindResult, Record, UnreadRange
 from logdex.kafka.log import Log, TimedOffset
 from logdex.kafka.log_dir import LogDir, build_key_index, explain, find
 from logdex.kafka.transactions import AbortedTransaction
+from logdex.kafka.writer import AppendResult, LogDirState, LogDirWriter, LogStatistics
 
 __all__ = [
     "AbortedTransaction",
+    "AppendResult",
     "FindResult",
+    "KafkaError",
     "KeyExplanation",
     "LeaderEpoch",
     "Log",
     "LogDir",
+    "LogDirState",
+    "LogDirWriter",
     "LogSegment",
+    "LogStatistics",
+    "LogWriter",
     "OffsetIndex",
     "ProducerState",
     "Record",

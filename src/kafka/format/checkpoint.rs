@@ -49,6 +49,16 @@ pub fn read_bytes(path: &Path, bytes: &[u8], has_topic: bool) -> Result<Vec<Line
     parse(&text, has_topic).map_err(|(at, expected, found)| Error::corrupt(path, at, expected, found))
 }
 
+/// Returns the content of a checkpoint. Source: `CheckpointWriteBuffer#write`.
+pub fn text(lines: impl ExactSizeIterator<Item = Line>) -> String {
+    let mut text = format!("{VERSION}\n{}\n", lines.len());
+    for (topic, first, second) in lines {
+        text.extend(topic.map(|topic| topic + " "));
+        text.extend([first.to_string(), " ".to_owned(), second.to_string(), "\n".to_owned()]);
+    }
+    text
+}
+
 /// Checkpoints of offsets that stay in memory: a directory has a line for each of thousands of partitions, and all are asked for.
 const KEPT: usize = 8;
 /// A file that changed less than this ago may change again without another time of change.
@@ -154,6 +164,8 @@ mod tests {
         );
         assert_eq!(parse("0\n1\n3 -1\n", false).unwrap(), [(None, 3, -1)]);
         assert_eq!(parse("", true).unwrap(), []);
+        assert_eq!(text([(Some("a".to_owned()), 0, 5)].into_iter()), "0\n1\na 0 5\n");
+        assert_eq!(text([(None, 3, -1)].into_iter()), "0\n1\n3 -1\n");
     }
 
     #[test]

@@ -21,7 +21,7 @@ const MOST_SNAPPY_GROWTH: usize = 22;
 
 /// How records are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Codec {
+pub enum Codec {
     /// Not compressed.
     None,
     /// RFC 1952.
@@ -38,6 +38,11 @@ impl Codec {
     /// Return the codec of a number in the attributes.
     pub(crate) fn from_id(id: u8) -> Option<Self> {
         [Self::None, Self::Gzip, Self::Snappy, Self::Lz4, Self::Zstd].get(usize::from(id)).copied()
+    }
+
+    /// Return the codec of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        (0..5).filter_map(Self::from_id).find(|codec| codec.name() == name)
     }
 
     /// Its name in settings and in the output of the broker's dump tool.

@@ -96,6 +96,12 @@ fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     bytes.get(at..).and_then(|b| b.first_chunk()).copied().unwrap_or([0; N])
 }
 
+fn put<const N: usize>(bytes: &mut [u8], at: usize, field: [u8; N]) {
+    if let Some(to) = bytes.get_mut(at..at + N) {
+        to.copy_from_slice(&field);
+    }
+}
+
 /// The size field as stored, from the first bytes of a batch.
 pub(crate) fn size_field(head: &[u8]) -> i32 {
     i32::from_be_bytes(field(head, 8))
@@ -159,6 +165,32 @@ impl Header {
             count: Some(i32::from_be_bytes(field(head, 57))),
             leader_epoch: i32::from_be_bytes(field(head, 12)),
         })
+    }
+
+    /// Writes the header of a batch of magic 2 over its first bytes, with the checksum of all of its bytes. `bytes` is the whole
+    /// batch. Source: `DefaultRecordBatch#writeHeader`.
+    pub(crate) fn write(&self, bytes: &mut [u8]) {
+        let size = bytes.len().saturating_sub(LOG_OVERHEAD);
+        put(bytes, 0, self.base_offset.to_be_bytes());
+        put(bytes, 8, u32::try_from(size).unwrap_or(u32::MAX).to_be_bytes());
+        put(bytes, 12, self.leader_epoch.to_be_bytes());
+        put(bytes, 16, self.magic.to_be_bytes());
+        put(bytes, 21, self.attributes.to_be_bytes());
+        put(bytes, 23, i32::try_from(self.last_offset - self.base_offset).unwrap_or(i32::MAX).to_be_bytes());
+        put(bytes, 27, self.base_timestamp.to_be_bytes());
+        put(bytes, 35, self.max_timestamp.to_be_bytes());
+        put(bytes, 43, self.producer_id.to_be_bytes());
+        put(bytes, 51, self.producer_epoch.to_be_bytes());
+        put(bytes, 53, self.base_sequence.to_be_bytes());
+        put(bytes, 57, self.count.unwrap_or(0).to_be_bytes());
+        let crc = crc_fast::crc32_iscsi(bytes.get(CRC_FROM..).unwrap_or_default());
+        put(bytes, 17, crc.to_be_bytes());
+    }
+
+    /// Writes base offset and leader epoch, which the checksum does not cover.
+    pub(crate) fn write_place(bytes: &mut [u8], base_offset: i64, leader_epoch: i32) {
+        put(bytes, 0, base_offset.to_be_bytes());
+        put(bytes, 12, leader_epoch.to_be_bytes());
     }
 
     /// Byte offset of the end of the batch.

@@ -57,6 +57,25 @@ impl ProducerEntry {
     }
 }
 
+/// Returns the content of a snapshot. Source: `ProducerStateManager#writeSnapshot`.
+pub(crate) fn encode(entries: &[ProducerEntry]) -> Vec<u8> {
+    let mut body = (u32::try_from(entries.len()).unwrap_or(u32::MAX)).to_be_bytes().to_vec();
+    for entry in entries {
+        body.extend(entry.producer_id.to_be_bytes());
+        body.extend(entry.producer_epoch.to_be_bytes());
+        body.extend(entry.last_sequence.to_be_bytes());
+        body.extend(entry.last_offset.to_be_bytes());
+        body.extend(entry.offset_delta.to_be_bytes());
+        body.extend(entry.timestamp.to_be_bytes());
+        body.extend(entry.coordinator_epoch.to_be_bytes());
+        body.extend(entry.current_txn_first_offset.unwrap_or(-1).to_be_bytes());
+    }
+    let mut content = VERSION.to_be_bytes().to_vec();
+    content.extend(crc_fast::crc32_iscsi(&body).to_be_bytes());
+    content.extend(body);
+    content
+}
+
 /// Read a snapshot.
 ///
 /// # Errors
@@ -118,6 +137,7 @@ mod tests {
             current_txn_first_offset: None,
         };
         assert_eq!(parse(&hex(ONE)).unwrap(), [producer]);
+        assert_eq!(encode(&[producer]), hex(ONE));
     }
 
     #[test]

@@ -57,6 +57,23 @@ impl<'a> Cursor<'a> {
     }
 }
 
+/// Appends a number of any width in as few bytes as possible. Source: `ByteUtils#writeVarint`, `#writeVarlong`.
+#[inline]
+pub(crate) fn put(out: &mut Vec<u8>, value: i64) {
+    put_unsigned(out, (value << 1 ^ value >> 63).cast_unsigned());
+}
+
+/// Appends a number that is not zig-zag.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "seven bits")]
+pub(crate) fn put_unsigned(out: &mut Vec<u8>, mut left: u64) {
+    while left >= 0x80 {
+        out.push((left & 0x7f | 0x80) as u8);
+        left >>= 7;
+    }
+    out.push(left as u8);
+}
+
 /// The slow path. It takes and returns the remaining bytes by value: by reference, all cursors would be in memory.
 #[inline(never)]
 fn long(mut rest: &[u8], most: u32) -> Option<(u64, &[u8])> {
@@ -103,6 +120,9 @@ mod tests {
             let mut cursor = Cursor::new(&bytes);
             assert_eq!(cursor.varint(), Some(value), "{text}");
             assert!(cursor.rest.is_empty());
+            let mut shortest = Vec::new();
+            put(&mut shortest, value.into());
+            assert!(shortest == bytes || ["8000", "ffffffff7f"].contains(&text), "{text}");
         }
         for text in ["", "80", "ffffffff", "ffffffffff", "8080808080"] {
             assert_eq!(Cursor::new(&hex(text)).varint(), None, "{text}");
@@ -121,6 +141,9 @@ mod tests {
             let bytes = hex(text);
             let mut cursor = Cursor::new(&bytes);
             assert_eq!(cursor.varlong(), Some(value), "{text}");
+            let mut written = Vec::new();
+            put(&mut written, value);
+            assert_eq!(written, bytes, "{text}");
             assert!(cursor.rest.is_empty());
         }
         assert_eq!(Cursor::new(&[0xff; 12]).varlong(), None, "no end");

@@ -13,6 +13,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(aborted_transactions, m)?)?;
     m.add_function(wrap_pyfunction!(read_checkpoint, m)?)?;
     m.add_function(wrap_pyfunction!(recorded_offset, m)?)?;
+    m.add_function(wrap_pyfunction!(checkpoint_text, m)?)?;
     m.add_function(wrap_pyfunction!(list_partition, m)?)?;
     m.add_function(wrap_pyfunction!(has_segments, m)?)?;
     m.add_function(wrap_pyfunction!(is_partition, m)?)?;
@@ -66,6 +67,12 @@ fn is_log_dir(py: Python<'_>, directory: Location) -> PyResult<bool> {
 #[pyo3(signature = (path, *, has_topic))]
 fn read_checkpoint(py: Python<'_>, path: Location, has_topic: bool) -> PyResult<Vec<checkpoint::Line>> {
     Ok(py.detach(|| checkpoint::read(&path, has_topic))?)
+}
+
+/// Return the text of a checkpoint from its lines: topic and partition, or None and an epoch; then an offset.
+#[pyfunction]
+fn checkpoint_text(lines: Vec<checkpoint::Line>) -> String {
+    checkpoint::text(lines.into_iter())
 }
 
 /// Return the offset of a partition in a checkpoint of offsets; None if it has none, or if the file is missing or not valid.

@@ -13,7 +13,6 @@
 //! A slave appends the frames that its master wrote as they are (upstream `CommitLog#appendData`).
 
 mod checkpoint_guard;
-mod flush_service;
 mod frames;
 mod host;
 mod limits;

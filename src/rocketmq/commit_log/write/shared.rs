@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::checkpoint_guard::CheckpointGuard;
-use super::flush_service::Flushed;
 use super::frames::Frames;
 use super::log_files::LogFiles;
 use super::options::{PutOptions, WriterOptions};
@@ -14,6 +13,7 @@ use super::queue_table::QueueTable;
 use super::whole_frames::whole_frames;
 use crate::error::{Error, Result};
 use crate::io::FirstFailure;
+use crate::io::flush_service::Flushed;
 use crate::rocketmq::commit_log::frame::UNCOMMITTED_LEN;
 
 /// A log that is being written.

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
 
-use super::flush_service::{FlushService, Schedule};
 use super::new_message::GivenMessage;
 use super::options::{FlushMode, PutOptions, WriterOptions};
 use super::pending_batch::PendingBatch;
@@ -17,6 +16,7 @@ use super::sent_message::SentMessage;
 use super::shared::{Shared, Written};
 use crate::arrow::input_columns::{Int32s, Texts, integers, null};
 use crate::error::{Error, Result};
+use crate::io::flush_service::{FlushService, Schedule};
 use crate::io::fork::Generation;
 use crate::io::{FirstFailure, disk};
 use crate::rocketmq::commit_log::Bodies;

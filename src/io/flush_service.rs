@@ -18,8 +18,8 @@ const THOROUGH_INTERVAL: Duration = Duration::from_secs(10);
 /// Upstream `flushCommitLogLeastPages`, in bytes.
 const LEAST: u64 = 4 * 4096;
 
-/// A log with bytes to flush.
-pub(super) trait Flushed: Send + Sync + 'static {
+/// A log whose thread flushes it.
+pub(crate) trait Flushed: Send + Sync + 'static {
     /// Bytes that are not flushed.
     fn unflushed(&self) -> u64;
     /// Returns whether bytes before `end` are not flushed yet. After a failed flush none are waited for.
@@ -30,7 +30,7 @@ pub(super) trait Flushed: Send + Sync + 'static {
 
 /// When the thread flushes.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Schedule {
+pub(crate) enum Schedule {
     /// At intervals.
     Interval,
     /// When a put waits.
@@ -59,7 +59,7 @@ impl Signal {
 
 /// The thread; dropping this stops it.
 #[derive(Debug)]
-pub(super) struct FlushService {
+pub(crate) struct FlushService {
     signal: Arc<Signal>,
     thread: Option<JoinHandle<()>>,
     /// A forked process has the handle, but not the thread.
@@ -69,7 +69,7 @@ pub(super) struct FlushService {
 impl FlushService {
     /// # Errors
     /// An I/O error if the thread cannot start.
-    pub(super) fn start(flushed: Arc<impl Flushed>, schedule: Schedule) -> Result<Self> {
+    pub(crate) fn start(flushed: Arc<impl Flushed>, schedule: Schedule) -> Result<Self> {
         let signal = Arc::new(Signal::default());
         let work = {
             let signal = Arc::clone(&signal);
@@ -84,7 +84,7 @@ impl FlushService {
     }
 
     /// Waits until everything before `end` is flushed, a flush has failed, or the time is over.
-    pub(super) fn wait(&self, flushed: &impl Flushed, end: u64, timeout: Duration) {
+    pub(crate) fn wait(&self, flushed: &impl Flushed, end: u64, timeout: Duration) {
         let mut asked = self.signal.lock();
         asked.end = asked.end.max(end);
         self.signal.changed.notify_all();

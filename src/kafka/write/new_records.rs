@@ -1,0 +1,139 @@
+//! Records in columns that become batches.
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, BinaryArray, ListArray, RecordBatch, StringArray};
+use arrow_schema::DataType;
+
+use super::new_batch::{NewBatch, plain_header, put_header};
+use crate::arrow::input_columns::{Get, null, times, wrong};
+use crate::error::{Error, Result};
+use crate::kafka::format::codec::Codec;
+
+/// The columns of records.
+pub const COLUMNS: [&str; 4] = ["key", "value", "headers", "timestamp"];
+
+/// Records, and how they are put into batches.
+#[derive(Debug)]
+pub struct NewRecords<'a> {
+    /// Columns `key` and `value` of binary, `headers` of list of struct of key and value, `timestamp` of timestamps or ms.
+    pub records: &'a [RecordBatch],
+    /// How batches are compressed.
+    pub codec: Codec,
+    /// The level of the codec.
+    pub level: Option<i32>,
+    /// A batch takes records until it has this many bytes, before compression.
+    pub batch_bytes: usize,
+}
+
+/// The columns of one record batch.
+struct Columns<'a> {
+    keys: Option<&'a BinaryArray>,
+    values: Option<&'a BinaryArray>,
+    headers: Option<(&'a ListArray, &'a StringArray, &'a BinaryArray)>,
+    times: Option<Get<'a>>,
+}
+
+impl<'a> Columns<'a> {
+    fn of(batch: &'a RecordBatch) -> Result<Self> {
+        if let Some(field) = batch.schema_ref().fields().iter().find(|field| !COLUMNS.contains(&field.name().as_str()))
+        {
+            let text = format!("column {}: expected {}", field.name(), COLUMNS.join(", "));
+            return Err(Error::InvalidArgument(text));
+        }
+        Ok(Self {
+            keys: binary(batch, "key")?,
+            values: binary(batch, "value")?,
+            headers: headers(batch)?,
+            times: batch.column_by_name("timestamp").map(|_| times(batch, "timestamp")).transpose()?,
+        })
+    }
+}
+
+fn binary<'a>(batch: &'a RecordBatch, name: &str) -> Result<Option<&'a BinaryArray>> {
+    let Some(array) = batch.column_by_name(name).filter(|array| *array.data_type() != DataType::Null) else {
+        return Ok(None);
+    };
+    array.as_binary_opt().map(Some).ok_or_else(|| wrong(name, array, "binary"))
+}
+
+fn headers(batch: &RecordBatch) -> Result<Option<(&ListArray, &StringArray, &BinaryArray)>> {
+    let Some(array) = batch.column_by_name("headers").filter(|array| *array.data_type() != DataType::Null) else {
+        return Ok(None);
+    };
+    let columns = array.as_list_opt::<i32>().and_then(|lists| {
+        let structs = lists.values().as_struct_opt()?;
+        Some((
+            lists,
+            structs.column_by_name("key")?.as_string_opt()?,
+            structs.column_by_name("value")?.as_binary_opt()?,
+        ))
+    });
+    columns.map(Some).ok_or_else(|| wrong("headers", array, "a list of key utf8 and value binary"))
+}
+
+fn field(array: Option<&BinaryArray>, row: usize) -> Option<&[u8]> {
+    array.filter(|array| array.is_valid(row)).map(|array| array.value(row))
+}
+
+impl NewRecords<'_> {
+    /// Returns the records as batches. A record without a timestamp gets `now`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a column of another name or type, or a header without a key.
+    pub(super) fn batches(&self, now: i64) -> Result<Vec<Vec<u8>>> {
+        let (mut new, mut encoded, mut batches) = (NewBatch::default(), Vec::new(), Vec::new());
+        let mut finish = |new: &mut NewBatch| {
+            let mut batch = Vec::with_capacity(if self.codec == Codec::None { new.size() } else { 0 });
+            new.finish(&plain_header(), self.codec, self.level, &mut batch)?;
+            batches.push(batch);
+            Ok::<(), Error>(())
+        };
+        for batch in self.records {
+            let columns = Columns::of(batch)?;
+            for row in 0..batch.num_rows() {
+                encoded.clear();
+                let mut count = 0;
+                if let Some((lists, keys, values)) = columns.headers.filter(|(lists, ..)| lists.is_valid(row)) {
+                    let begin = usize::try_from(lists.value_offsets().get(row).copied().unwrap_or(0)).unwrap_or(0);
+                    count = usize::try_from(lists.value_length(row)).unwrap_or(0);
+                    for at in begin..begin + count {
+                        if keys.is_null(at) {
+                            return Err(null("headers: key", row));
+                        }
+                        put_header(&mut encoded, keys.value(at).as_bytes(), field(Some(values), at));
+                    }
+                }
+                let time = columns.times.as_ref().and_then(|times| times(row)).unwrap_or(now);
+                let (key, value) = (field(columns.keys, row), field(columns.values, row));
+                let bytes = key.map_or(0, <[u8]>::len) + value.map_or(0, <[u8]>::len) + encoded.len();
+                if !new.is_empty() && new.size().saturating_add(bytes) > self.batch_bytes {
+                    finish(&mut new)?;
+                }
+                new.push(time, key, value, (count, &encoded));
+            }
+        }
+        if !new.is_empty() {
+            finish(&mut new)?;
+        }
+        Ok(batches)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::kafka::write::new_batch::headers as batch_headers;
+
+    #[test]
+    fn records_fill_batches() {
+        let values = BinaryArray::from_iter_values((0..10).map(|_| [7; 100]));
+        let records = [RecordBatch::try_from_iter([("value", Arc::new(values) as _)]).unwrap()];
+        let new = NewRecords { records: &records, codec: Codec::None, level: None, batch_bytes: 400 };
+        let batches = new.batches(5).unwrap();
+        let counts: Vec<_> = batches.iter().flat_map(|batch| batch_headers(batch)).map(|(header, _)| header).collect();
+        assert_eq!(counts.iter().map(|header| header.count).collect::<Vec<_>>(), [Some(3), Some(3), Some(3), Some(1)]);
+        assert!(counts.iter().all(|header| header.max_timestamp == 5 && header.size <= 400));
+    }
+}

@@ -1,0 +1,65 @@
+//! `partition.metadata`: the id of the topic. Source: `PartitionMetadataFile`.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use super::refusal::Refusal;
+use crate::error::{Error, Result};
+use crate::io::disk;
+
+/// The name of the file.
+const FILE: &str = "partition.metadata";
+/// Letters of an id: 16 bytes in URL-safe base64.
+const ID_LEN: usize = 22;
+
+/// The id of a topic, and its file.
+#[derive(Debug)]
+pub(super) struct PartitionMetadata {
+    path: PathBuf,
+    pub(super) topic_id: Option<String>,
+    is_written: bool,
+}
+
+impl PartitionMetadata {
+    /// Reads the file of a partition.
+    ///
+    /// # Errors
+    /// `Corrupt`; `Refused` if it has another id; `InvalidArgument` for an id that is none.
+    pub(super) fn open(directory: &Path, topic_id: Option<String>) -> Result<Self> {
+        let path = directory.join(FILE);
+        let is_id =
+            |id: &str| id.len() == ID_LEN && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+        if let Some(id) = topic_id.as_deref().filter(|id| !is_id(id)) {
+            let text = format!("topic_id={id:?}: expected {ID_LEN} letters of URL-safe base64");
+            return Err(Error::InvalidArgument(text));
+        }
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return Ok(Self { path, topic_id, is_written: false });
+            }
+            Err(error) if error.kind() == ErrorKind::InvalidData => String::new(),
+            Err(error) => return Err(Error::io(&path, error)),
+        };
+        let found = text.strip_prefix("version: 0\ntopic_id: ").map(str::trim_end).filter(|id| is_id(id));
+        let Some(found) = found else {
+            let short: String = text.chars().take(60).collect();
+            return Err(Error::corrupt(&path, 0, "version 0 and a topic id", format!("{short:?}")));
+        };
+        if let Some(id) = topic_id.filter(|id| id != found) {
+            let text = format_args!("{}: topic id {found}, expected {id}", path.display()).to_string();
+            return Err(Refusal::INCONSISTENT_TOPIC_ID.because(text));
+        }
+        Ok(Self { path, topic_id: Some(found.to_owned()), is_written: true })
+    }
+
+    /// Writes the file if an id is known and it is not there.
+    pub(super) fn write(&mut self) -> Result<()> {
+        if let (Some(id), false) = (&self.topic_id, self.is_written) {
+            disk::replace_file(&self.path, format!("version: 0\ntopic_id: {id}").as_bytes())?;
+            self.is_written = true;
+        }
+        Ok(())
+    }
+}

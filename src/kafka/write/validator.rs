@@ -1,0 +1,223 @@
+//! Checks of a leader before it appends: batches get their offsets, in place where the bytes allow it, else re-encoded.
+//!
+//! Source: `LogValidator`.
+
+use std::path::Path;
+
+use super::given_batches::GivenBatches;
+use super::new_batch::{LOG_APPEND_TIME, NewBatch, put_header};
+use super::refusal::Refusal;
+use super::topic_config::TopicConfig;
+use crate::error::Result;
+use crate::kafka::format::batch_cursor::BatchCursor;
+use crate::kafka::format::codec::Codec;
+use crate::kafka::format::header::{Header, NO_TIMESTAMP, TimestampType};
+use crate::kafka::format::record::{Span, Wants, field};
+
+/// Who sends batches. Source: `AppendOrigin`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A producer.
+    Client,
+    /// A coordinator of groups or transactions, which also writes markers.
+    Coordinator,
+    /// The leader of the partition: this is a follower, and offsets are kept.
+    Replication,
+}
+
+/// Attributes that stay when they are rewritten: codec, transaction, control, delete horizon.
+const KEPT_ATTRIBUTES: i16 = 0x77;
+
+/// What the checks need to know.
+#[derive(Debug)]
+pub(super) struct Validator<'a> {
+    pub(super) config: &'a TopicConfig,
+    pub(super) log: &'a Path,
+    pub(super) origin: Origin,
+    pub(super) leader_epoch: i32,
+    pub(super) now: i64,
+    /// Offset of the first record.
+    pub(super) first_offset: i64,
+    pub(super) source: Codec,
+}
+
+/// Batches that may be appended.
+#[derive(Debug)]
+pub(super) struct Validated {
+    pub(super) bytes: Vec<u8>,
+    pub(super) max_timestamp: i64,
+    /// Offset after the last record.
+    pub(super) next_offset: i64,
+    /// The batches may be larger than those that were sent.
+    pub(super) was_encoded: bool,
+}
+
+/// What the records of one append are.
+#[derive(Debug, Default)]
+struct Records {
+    count: i64,
+    max_timestamp: Option<i64>,
+    /// Their offsets count from 0.
+    is_dense: bool,
+    invalid: Option<Refusal>,
+}
+
+impl Validator<'_> {
+    /// # Errors
+    /// `Refused`.
+    pub(super) fn validate(&self, given: &[u8], cursor: &mut BatchCursor) -> Result<Validated> {
+        let target = self.config.compression.unwrap_or(self.source);
+        let batches: Vec<(Header, &[u8])> = GivenBatches::new(given, self.log).collect::<Result<_>>()?;
+        let Some((first, _)) = batches.first() else {
+            return Err(Refusal::INVALID_RECORD.because("no batch"));
+        };
+        if batches.len() > 1 && (!first.is_legacy() || self.source != Codec::None) {
+            return Err(Refusal::INVALID_RECORD.because(format_args!("{} batches, expected one", batches.len())));
+        }
+        let is_plain = self.source == Codec::None && target == Codec::None;
+        let is_plain_marker = self.source == Codec::None && first.is_control();
+        let mut in_place = !first.is_legacy() && (self.source == target || is_plain_marker);
+        let mut records = Records { is_dense: true, ..Records::default() };
+        for (header, batch) in &batches {
+            self.check_batch(first, header)?;
+            self.each(cursor, header, batch, |span, _| self.check_record(header, span, &mut records))?;
+        }
+        if let Some(refusal) = records.invalid {
+            return Err(refusal.because("one or more records have an invalid timestamp or no key"));
+        }
+        if in_place && !is_plain && !records.is_dense {
+            // COMPAT(kafka LogValidator): the keys and values to encode again were skipped.
+            if self.source != Codec::None {
+                return Err(Refusal::UNSUPPORTED_OPERATION.because("compressed records whose offsets have gaps"));
+            }
+            in_place = false;
+        }
+        let max_timestamp =
+            if self.config.log_append_time { self.now } else { records.max_timestamp.unwrap_or(NO_TIMESTAMP) };
+        let next_offset = self.first_offset + records.count;
+        let bytes = if in_place {
+            self.rewritten(first, given, next_offset - 1, max_timestamp)
+        } else {
+            self.encoded(cursor, &batches, target)?
+        };
+        Ok(Validated { bytes, max_timestamp, next_offset, was_encoded: !in_place })
+    }
+
+    fn each(
+        &self,
+        cursor: &mut BatchCursor,
+        header: &Header,
+        batch: &[u8],
+        mut take: impl FnMut(&Span, &[u8]),
+    ) -> Result<()> {
+        let mut headers_fit = true;
+        let read = cursor.each(header, batch, Wants::All, |span, bytes| {
+            headers_fit &= header.is_legacy() || span.each_header(bytes, |_, _| ()).is_some();
+            take(span, bytes);
+            true
+        });
+        let read = read.map_err(|flaw| format!("expected {}, found {}", flaw.expected, flaw.found));
+        let read =
+            read.and_then(|()| headers_fit.then_some(()).ok_or_else(|| "headers that cannot be read".to_owned()));
+        read.map_err(|text| Refusal::INVALID_RECORD.because(format_args!("{}: {text}", self.log.display())))
+    }
+
+    /// Source: `#validateBatch`.
+    fn check_batch(&self, first: &Header, header: &Header) -> Result<()> {
+        let refuse = |text: String| Err(Refusal::INVALID_RECORD.because(text));
+        if header.magic != first.magic {
+            return refuse(format!("batches of magic {} and {}", first.magic, header.magic));
+        }
+        if self.origin != Origin::Client {
+            return Ok(());
+        }
+        if let Some(count) = header.count {
+            let offsets = header.last_offset - header.base_offset + 1;
+            if offsets <= 0 || count <= 0 || offsets != i64::from(count) {
+                return refuse(format!("a batch of {count} records with {offsets} offsets"));
+            }
+        }
+        if header.is_control() {
+            return refuse("clients cannot write control records".to_owned());
+        }
+        if header.producer_id >= 0 && header.base_sequence < 0 {
+            return refuse(format!("sequence number {} of producer {}", header.base_sequence, header.producer_id));
+        }
+        Ok(())
+    }
+
+    /// Source: `#validateRecord`.
+    fn check_record(&self, header: &Header, span: &Span, records: &mut Records) {
+        let config = self.config;
+        let is_late = i128::from(self.now) - i128::from(span.timestamp) > config.timestamp_before_max_ms.into()
+            || i128::from(span.timestamp) - i128::from(self.now) > config.timestamp_after_max_ms.into();
+        let has_bad_time = if !config.log_append_time && span.timestamp != NO_TIMESTAMP {
+            is_late
+        } else {
+            header.timestamp_type() == TimestampType::LogAppend
+        };
+        if header.is_legacy() && header.codec_id() != 0 && !span.is_valid {
+            records.invalid = Some(Refusal::CORRUPT_RECORD);
+        }
+        if config.compacts && span.key.1 < 0 {
+            records.invalid = records.invalid.or(Some(Refusal::RECORD_VALIDATION));
+        } else if has_bad_time && records.invalid != Some(Refusal::CORRUPT_RECORD) {
+            records.invalid = Some(Refusal::RECORD_VALIDATION_TIMESTAMP);
+        }
+        records.is_dense &= span.offset == records.count;
+        records.count += 1;
+        if header.magic > 0 {
+            records.max_timestamp = records.max_timestamp.max(Some(span.timestamp));
+        }
+    }
+
+    /// Returns the batch with its offsets and timestamps. Source: `DefaultRecordBatch#setLastOffset`, `#setMaxTimestamp`.
+    fn rewritten(&self, first: &Header, given: &[u8], last_offset: i64, max_timestamp: i64) -> Vec<u8> {
+        let mut bytes = given.to_vec();
+        let base_offset = last_offset - (first.last_offset - first.base_offset);
+        let is_append_time = first.timestamp_type() == TimestampType::LogAppend;
+        if is_append_time != self.config.log_append_time || max_timestamp != first.max_timestamp {
+            let attributes = first.attributes & KEPT_ATTRIBUTES;
+            let header = Header {
+                base_offset,
+                last_offset,
+                leader_epoch: self.leader_epoch,
+                attributes: attributes | if self.config.log_append_time { LOG_APPEND_TIME } else { 0 },
+                max_timestamp,
+                ..*first
+            };
+            header.write(&mut bytes);
+        } else {
+            Header::write_place(&mut bytes, base_offset, self.leader_epoch);
+        }
+        bytes
+    }
+
+    /// Returns one new batch of all records. Source: `#buildRecordsAndAssignOffsets`, `#convertAndAssignOffsetsNonCompressed`.
+    fn encoded(&self, cursor: &mut BatchCursor, batches: &[(Header, &[u8])], target: Codec) -> Result<Vec<u8>> {
+        let (mut new, mut headers, mut out) = (NewBatch::default(), Vec::new(), Vec::new());
+        for (header, batch) in batches {
+            self.each(cursor, header, batch, |span, bytes| {
+                headers.clear();
+                let mut put = |key, value| {
+                    put_header(&mut headers, field(key, bytes).unwrap_or_default(), field(value, bytes));
+                };
+                // `each` has checked the headers.
+                _ = (!header.is_legacy()).then(|| span.each_header(bytes, &mut put));
+                let count = if header.is_legacy() { 0 } else { span.header_count as usize };
+                new.push(span.timestamp, field(span.key, bytes), field(span.value, bytes), (count, &headers));
+            })?;
+        }
+        let Some((first, _)) = batches.first() else { return Ok(out) };
+        let attributes = if self.config.log_append_time { LOG_APPEND_TIME } else { 0 };
+        let like = Header {
+            base_offset: self.first_offset,
+            leader_epoch: self.leader_epoch,
+            attributes: attributes | if first.is_transactional() { super::new_batch::TRANSACTIONAL } else { 0 },
+            max_timestamp: self.now,
+            ..*first
+        };
+        new.finish(&like, target, self.config.level(target), &mut out)?;
+        Ok(out)
+    }
+}

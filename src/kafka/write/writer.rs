@@ -1,0 +1,362 @@
+//! The handle of a log that is being written.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::log::{AppendOptions, AppendResult, LogOptions, PartitionLog, sync_directory};
+use super::new_records::NewRecords;
+use super::validator::Origin;
+use crate::error::{Error, Result};
+use crate::io::flush_service::{FlushService, Flushed, Schedule};
+use crate::io::fork::Generation;
+use crate::io::store_lock::refuse_other_holder;
+use crate::io::{FirstFailure, disk};
+
+/// The lock of a log directory.
+const LOCK: &str = ".lock";
+
+impl Flushed for LogWriter {
+    fn unflushed(&self) -> u64 {
+        // All is looked at in each interval.
+        u64::MAX
+    }
+
+    fn waits_for(&self, _: u64) -> bool {
+        false
+    }
+
+    fn flush_in_thread(&self) {
+        // A failure is kept for the next call; a closed log has no tasks.
+        let now = now_ms();
+        let _ = self.run_due_tasks(now).and_then(|()| self.flush_if_due(now));
+    }
+}
+
+/// Milliseconds since the epoch.
+pub fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// The offsets of a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Offsets {
+    /// Offset of the first record.
+    pub log_start: i64,
+    /// Offset after the last record.
+    pub end: i64,
+    /// Everything before it is on the disk.
+    pub recovery_point: i64,
+    /// Readers see records before it.
+    pub high_watermark: i64,
+    /// All transactions before it are decided.
+    pub last_stable: i64,
+    /// Base offsets of the segments.
+    pub segments: Vec<i64>,
+    /// Bytes of all segments.
+    pub bytes: u64,
+}
+
+/// Writes a log. Any thread may call; calls run one after the other, and wait for the disk together.
+#[derive(Debug)]
+pub struct LogWriter {
+    directory: PathBuf,
+    state: Mutex<State>,
+    /// Held during an fsync. A caller that waits for it usually finds its bytes on the disk.
+    flushing: Mutex<()>,
+    /// Appends wait for the disk.
+    syncs: bool,
+    failure: FirstFailure,
+    process: Generation,
+}
+
+/// The thread of a log.
+#[derive(Debug)]
+pub struct LogService(#[expect(dead_code, reason = "dropping it stops the thread")] FlushService);
+
+#[derive(Debug)]
+struct State {
+    /// `None` once it is closed.
+    log: Option<PartitionLog>,
+    /// Those of a closed log.
+    offsets: Offsets,
+    leader_epoch: i32,
+    lock: Option<File>,
+}
+
+impl LogWriter {
+    /// Opens the log of a directory, or begins one. With `syncs`, appends wait for the disk.
+    ///
+    /// # Errors
+    /// `Locked` if a broker or another writer holds it; `Corrupt`; `Refused` for another topic id; an I/O error.
+    pub fn open(directory: &Path, options: LogOptions, syncs: bool, now: i64) -> Result<Self> {
+        let directory = disk::absolute(directory)?;
+        if let Some(log_dir) = directory.parent() {
+            refuse_other_holder(&log_dir.join(LOCK))?;
+        }
+        disk::create_directory(&directory)?;
+        let lock = disk::lock_directory(&directory)?;
+        let log = PartitionLog::open(&directory, options, now)?;
+        let leader_epoch = log.epochs.latest().and_then(|epoch| i32::try_from(epoch).ok()).unwrap_or(0);
+        let state = State { log: Some(log), offsets: Offsets::default(), leader_epoch, lock };
+        Ok(Self {
+            directory,
+            state: Mutex::new(state),
+            flushing: Mutex::default(),
+            syncs,
+            failure: FirstFailure::default(),
+            process: Generation::current(),
+        })
+    }
+
+    /// Starts a thread that twice a second runs the tasks that are due and flushes by time. Dropping it stops the thread.
+    ///
+    /// # Errors
+    /// An I/O error if the thread cannot start.
+    pub fn start_service(self: &Arc<Self>) -> Result<LogService> {
+        FlushService::start(Arc::clone(self), Schedule::Interval).map(LogService)
+    }
+
+    /// The directory of the log.
+    pub fn path(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The first write or fsync that failed.
+    pub fn failure(&self) -> &FirstFailure {
+        &self.failure
+    }
+
+    fn state(&self) -> Result<MutexGuard<'_, State>> {
+        // In a forked child the lock may be held for ever.
+        self.process.check_writer(&self.directory)?;
+        Ok(self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn closed(&self) -> Error {
+        Error::InvalidArgument(format!("{} is closed", self.directory.display()))
+    }
+
+    /// Changes the log. An I/O error is final, because files and state may differ after it.
+    fn change<T>(&self, change: impl FnOnce(&mut PartitionLog) -> Result<T>) -> Result<T> {
+        let mut state = self.state()?;
+        self.failure.check()?;
+        let log = state.log.as_mut().ok_or_else(|| self.closed())?;
+        self.failure.keep(change(log).map_err(|error| match error {
+            Error::Io { path, source } => Error::write_failed(&path, source),
+            other => other,
+        }))
+    }
+
+    /// The offsets, of a closed log as well.
+    ///
+    /// # Errors
+    /// `InvalidArgument` in a forked child.
+    pub fn offsets(&self) -> Result<Offsets> {
+        let state = self.state()?;
+        Ok(state.log.as_ref().map_or_else(|| state.offsets.clone(), offsets))
+    }
+
+    /// Appends batches that a producer, a coordinator or a leader sent.
+    ///
+    /// # Errors
+    /// `Refused` as by a broker; `WriteFailed`, also of an earlier write or fsync.
+    pub fn append_batches(&self, batches: &[u8], options: AppendOptions, now: i64) -> Result<AppendResult> {
+        let (result, end) = self.change(|log| Ok((log.append(batches, options, now)?, log.end)))?;
+        self.wait_for_disk(end)?;
+        Ok(result)
+    }
+
+    /// Appends records, as a producer without id would send them, in one or more batches. They are refused one batch at a time.
+    ///
+    /// # Errors
+    /// As [`Self::append_batches`]; `InvalidArgument` for columns that are no records, then nothing was appended.
+    pub fn append(&self, records: &NewRecords<'_>, now: i64) -> Result<AppendResult> {
+        let leader_epoch = self.state()?.leader_epoch;
+        let options = AppendOptions { leader_epoch, origin: Origin::Client, markers_bump_epochs: false };
+        let batches = records.batches(now)?;
+        let (result, end) = self.change(|log| {
+            let mut whole: Option<AppendResult> = None;
+            for batch in &batches {
+                let part = log.append(batch, options, now)?;
+                let first = whole.get_or_insert(part);
+                first.last_offset = part.last_offset;
+                first.max_timestamp = first.max_timestamp.max(part.max_timestamp);
+            }
+            let none = AppendResult { first_offset: -1, last_offset: -1, max_timestamp: -1, log_append_time: -1 };
+            Ok((whole.unwrap_or(none), log.end))
+        })?;
+        self.wait_for_disk(end)?;
+        Ok(result)
+    }
+
+    fn wait_for_disk(&self, end: i64) -> Result<()> {
+        if !self.syncs {
+            return Ok(());
+        }
+        let _flushing = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let (files, is_new, target, truncations) = {
+                let mut state = self.state()?;
+                self.failure.check()?;
+                let Some(log) = state.log.as_mut().filter(|log| log.unsynced_from < end) else { return Ok(()) };
+                let (files, is_new) = log.unsynced();
+                (files, is_new, log.end, log.truncations)
+            };
+            let synced = files.iter().try_for_each(|(path, file)| sync(path, file));
+            let synced = synced.and_then(|()| if is_new { sync_directory(&self.directory) } else { Ok(()) });
+            self.failure.keep(synced)?;
+            match self.state()?.log.as_mut() {
+                // Other bytes took the place of those that were flushed.
+                Some(log) if log.truncations != truncations && log.end >= end => {}
+                Some(log) => {
+                    log.unsynced_from = log.unsynced_from.max(target.min(log.end));
+                    return Ok(());
+                }
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Begins a leader's epoch at the end of the log. Source: `Partition#makeLeader`.
+    ///
+    /// # Errors
+    /// `Refused` for a negative epoch; as [`Self::append_batches`].
+    pub fn become_leader(&self, epoch: i32) -> Result<()> {
+        self.change(|log| log.epochs.assign(epoch.into(), log.end))?;
+        self.state()?.leader_epoch = epoch;
+        Ok(())
+    }
+
+    /// Moves the high watermark, to the end of the log without an offset.
+    ///
+    /// # Errors
+    /// As [`Self::append_batches`].
+    pub fn advance_high_watermark(&self, to: Option<i64>) -> Result<()> {
+        self.change(|log| log.set_high_watermark(to.unwrap_or(log.end)))
+    }
+
+    /// Deletes the records below an offset, which is at most the high watermark.
+    ///
+    /// # Errors
+    /// `Refused` above the high watermark; as [`Self::append_batches`].
+    pub fn delete_records(&self, to: i64, now: i64) -> Result<()> {
+        self.change(|log| log.increment_log_start(to, now))
+    }
+
+    /// Deletes segments by retention, and returns their number.
+    ///
+    /// # Errors
+    /// As [`Self::append_batches`].
+    pub fn delete_expired(&self, now: i64) -> Result<usize> {
+        self.change(|log| log.delete_expired(now))
+    }
+
+    /// Begins a segment.
+    ///
+    /// # Errors
+    /// As [`Self::append_batches`].
+    pub fn roll(&self, now: i64) -> Result<()> {
+        self.change(|log| log.roll(0, now))
+    }
+
+    /// Brings log and indexes to the disk.
+    ///
+    /// # Errors
+    /// As [`Self::append_batches`].
+    pub fn flush(&self, now: i64) -> Result<()> {
+        self.change(|log| log.flush(log.end, false, now))
+    }
+
+    /// Flushes if `flush.ms` have passed since the last flush. Source: `LogManager#flushDirtyLogs`.
+    ///
+    /// # Errors
+    /// As [`Self::append_batches`].
+    pub fn flush_if_due(&self, now: i64) -> Result<()> {
+        self.change(|log| {
+            if now.saturating_sub(log.last_flush) >= log.options.config.flush_ms {
+                log.flush(log.end, false, now)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Cuts the log: the next record gets this offset.
+    ///
+    /// # Errors
+    /// As [`Self::append_batches`].
+    pub fn truncate_to(&self, offset: i64, now: i64) -> Result<()> {
+        self.change(|log| log.truncate_to(offset, now))
+    }
+
+    /// Removes all records; the next one gets this offset.
+    ///
+    /// # Errors
+    /// As [`Self::append_batches`].
+    pub fn truncate_fully(&self, offset: i64, now: i64) -> Result<()> {
+        self.change(|log| log.start_at(offset, now))
+    }
+
+    /// Runs what the broker leaves to other threads, as far as it is due.
+    ///
+    /// # Errors
+    /// As [`Self::append_batches`].
+    pub fn run_due_tasks(&self, now: i64) -> Result<()> {
+        self.change(|log| log.run_due(now))
+    }
+
+    /// Flushes, takes a snapshot, trims the files and closes them.
+    ///
+    /// # Errors
+    /// `WriteFailed`; the log is closed all the same.
+    pub fn close(&self, now: i64) -> Result<()> {
+        if self.is_closed()? {
+            return Ok(());
+        }
+        let closed = self.change(|log| {
+            log.flush(log.end, true, now)?;
+            log.close()
+        });
+        self.abandon()?;
+        closed
+    }
+
+    /// Closes the files as a kill does: nothing is trimmed, and tasks are forgotten.
+    ///
+    /// # Errors
+    /// `InvalidArgument` in a forked child.
+    pub fn abandon(&self) -> Result<()> {
+        let mut state = self.state()?;
+        if let Some(log) = state.log.take() {
+            state.offsets = offsets(&log);
+            state.lock = None;
+        }
+        Ok(())
+    }
+
+    /// Whether it is closed.
+    ///
+    /// # Errors
+    /// `InvalidArgument` in a forked child.
+    pub fn is_closed(&self) -> Result<bool> {
+        Ok(self.state()?.log.is_none())
+    }
+}
+
+fn offsets(log: &PartitionLog) -> Offsets {
+    Offsets {
+        log_start: log.log_start,
+        end: log.end,
+        recovery_point: log.recovery_point,
+        high_watermark: log.high_watermark,
+        last_stable: log.last_stable_offset(),
+        segments: log.segments.keys().copied().collect(),
+        bytes: log.segments.values().map(|segment| segment.size).sum(),
+    }
+}
+
+fn sync(path: &Path, file: &Arc<File>) -> Result<()> {
+    file.sync_data().map_err(|e| Error::write_failed(path, e))
+}
