@@ -2,7 +2,6 @@
 //! walk, and neither the columns nor the size of a batch change a value.
 #![no_main]
 
-use std::path::PathBuf;
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
@@ -17,7 +16,7 @@ use logdex_fuzz as _;
 const ALL: usize = 1 << 20;
 
 fn scan(bytes: &[u8]) -> Scan<Vec<u8>> {
-    let file = OffsetFile { start: 0, len: bytes.len() as u64, path: PathBuf::from("f"), etag: None };
+    let file = OffsetFile { start: 0, len: bytes.len() as u64, path: "f".into(), etag: None };
     let bytes = bytes.to_vec();
     Scan::new(vec![file], move |_| Ok(bytes.clone()), Versions::V1AndV2, 0, u64::MAX)
 }

@@ -43,7 +43,7 @@ fn ask(file: &IndexFile, hashes: &[i32], most: Option<usize>, range: TimeRange) 
     let one = |hash: &i32| match file.select(*hash, most, range) {
         Ok((found, _)) => Ok(found),
         Err(Error::Corrupt { path, expected, found, .. }) => {
-            assert_eq!(path, file.path());
+            assert_eq!(*path, **file.path());
             Err(format!("{expected}, {found}"))
         }
         Err(other) => panic!("{other}"),

@@ -133,7 +133,7 @@ fn check_records(segment: &Arc<Segment>, heads: &[Head]) -> Vec<(u64, i64, i64)>
     assert!(all.error.is_none(), "damage is reported, not raised: {:?}", all.error);
     let flagged: HashSet<u64> = all.findings.iter().map(|finding| finding.offset).collect();
     for finding in &all.findings {
-        assert!(finding.offset <= segment.len() && finding.path == segment.path(), "{finding:?}");
+        assert!(finding.offset <= segment.len() && *finding.path == **segment.path(), "{finding:?}");
     }
     let rows = records(&all);
     let mut found: HashMap<u64, i32> = HashMap::new();
@@ -158,7 +158,7 @@ fn check_records(segment: &Arc<Segment>, heads: &[Head]) -> Vec<(u64, i64, i64)>
         at += batch.num_rows();
     }
     match &raised.error {
-        Some(Error::Corrupt { path, offset, .. }) => assert!(path == segment.path() && *offset <= segment.len()),
+        Some(Error::Corrupt { path, offset, .. }) => assert!(**path == **segment.path() && *offset <= segment.len()),
         Some(other) => panic!("{other}"),
         None => assert_eq!(at, rows.len()),
     }

@@ -169,7 +169,7 @@ fn check_time_index(path: &Path, bytes: &[u8]) {
 }
 
 fn check_transactions(path: &Path, bytes: &[u8]) {
-    let (entries, left) = transaction_index::read(path).expect("a file that is there");
+    let (entries, left) = transaction_index::read(&path.into()).expect("a file that is there");
     let mut again = Vec::new();
     entries.iter().for_each(|entry| entry.encode(&mut again));
     assert_eq!(again.len() as u64 + left, bytes.len() as u64);
@@ -177,7 +177,7 @@ fn check_transactions(path: &Path, bytes: &[u8]) {
 }
 
 fn check_snapshot(path: &Path, bytes: &[u8]) {
-    match producer_snapshot::read(path) {
+    match producer_snapshot::read(&path.into()) {
         Ok(producers) => {
             assert_eq!(10 + 46 * producers.len(), bytes.len());
             let ids = bytes[10..]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from logdex._core import is_index_file_name
 from logdex.hash_index import rolling
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def test_unknown_zone_is_an_error() -> None:
     "name", ["100", "+5", "-5", "0", "20250208105220772", "9223372036854775807", "-9223372036854775808", "\u0662\u0660"]
 )
 def test_any_signed_decimal_of_64_bits_is_an_index_file_name(name: str) -> None:
-    assert rolling.is_index_file_name(name)
+    assert is_index_file_name(name)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,7 @@ def test_any_signed_decimal_of_64_bits_is_an_index_file_name(name: str) -> None:
     ],
 )
 def test_other_names_are_not(name: str) -> None:
-    assert not rolling.is_index_file_name(name)
+    assert not is_index_file_name(name)
 
 
 def test_next_name_is_now_where_that_is_the_latest() -> None:
@@ -126,7 +127,7 @@ def test_no_name_can_follow_the_largest() -> None:
 )
 def test_next_name_sorts_after_all(names: list[str], now_ms: int) -> None:
     following = rolling.next_name(names, now_ms, "UTC")
-    assert rolling.is_index_file_name(following)
+    assert is_index_file_name(following)
     assert all(rolling.sort_key(following) > rolling.sort_key(name) for name in names)
 
 
