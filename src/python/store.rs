@@ -447,7 +447,7 @@ batch_reader! {
 }
 
 /// Log and index as they were at one moment: a search lists no directory, so that many searches cost little.
-#[pyclass(name = "KeyView", module = "logdex._core", frozen)]
+#[pyclass(name = "KeyView", module = "logdex.rocketmq.find", frozen)]
 struct PyKeyView(KeyView);
 
 #[pymethods]

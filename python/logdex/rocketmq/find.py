@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 from arro3.core import Table
 
 from logdex import _core
-from logdex._core import time_text
+from logdex._core import KeyView, time_text
 from logdex.arrow import BatchStream
 from logdex.notebook import SHOWN_ROWS, html_table
 from logdex.rocketmq.message import Message
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from arro3.core import RecordBatch
 
     from logdex._types import Scan
+
+__all__ = ["ANY_TOPIC", "BODY_BUDGET_BYTES", "TAG_PREFIX", "FindResult", "KeyView", "LogRange"]
 
 ANY_TOPIC = "*"
 """Stands for every topic: no topic of a broker has this name."""
@@ -72,12 +74,6 @@ class FindResult(Sequence[Message]):
     scanned_bytes: int
     unscanned: list[LogRange]
     unreadable: list[LogRange]
-
-    @classmethod
-    def of(cls, found: _core.FoundMessages) -> FindResult:
-        """Return the result of a search."""
-        unscanned, unreadable = (list(map(LogRange._make, each)) for each in (found.unscanned, found.unreadable))
-        return cls(found, found.truncated, found.rejected, not unscanned, found.scanned_bytes, unscanned, unreadable)
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -168,6 +164,13 @@ class FindResult(Sequence[Message]):
         if not self.complete:
             notes.append(f"{sum(end - begin for begin, end in self.unscanned)} bytes of the log not searched")
         return f"FindResult({', '.join(notes)})"
+
+
+def result_of(found: _core.FoundMessages) -> FindResult:
+    """Return the result of a search."""
+    unscanned, unreadable = (list(map(LogRange._make, each)) for each in (found.unscanned, found.unreadable))
+    complete = not unscanned
+    return FindResult(found, found.truncated, found.rejected, complete, found.scanned_bytes, unscanned, unreadable)
 
 
 def _messages(columns: list[list[Any]]) -> list[Message]:

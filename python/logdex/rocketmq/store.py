@@ -20,7 +20,7 @@ from logdex.report import Damage, Report, merge
 from logdex.rocketmq.broker_config import group_offsets
 from logdex.rocketmq.check import StoreCheck
 from logdex.rocketmq.explain import explain
-from logdex.rocketmq.find import ANY_TOPIC, BODY_BUDGET_BYTES, FindResult, scan_bytes
+from logdex.rocketmq.find import ANY_TOPIC, BODY_BUDGET_BYTES, result_of, scan_bytes
 from logdex.rocketmq.index_service import INDEXES_TAGS, IndexService
 from logdex.rocketmq.layout import StoreLayout, configured_topics, find_layout
 from logdex.rocketmq.message import is_msg_id, offset_in_msg_id
@@ -40,12 +40,13 @@ if TYPE_CHECKING:
 
     from arro3.core import Array, RecordBatch
 
-    from logdex._core import ConsumeQueue, KeyView, SealedFiles, SealedStore
+    from logdex._core import ConsumeQueue, SealedFiles, SealedStore
     from logdex._types import Access, Body, Compat, Progress, Scan, Time
     from logdex.groups import GroupOffset
     from logdex.hash_index.sealed import Sealed
     from logdex.report import Finding
     from logdex.rocketmq.explain import Explanation
+    from logdex.rocketmq.find import FindResult, KeyView
     from logdex.rocketmq.message import Message
     from logdex.rocketmq.pages import MessagePage
     from logdex.rocketmq.queues import TopicTotals
@@ -283,7 +284,7 @@ class MessageStore(Source):
             progress=progress,
             body_budget=body_budget,
         )
-        return FindResult.of(found)
+        return result_of(found)
 
     def find_batch(
         self,

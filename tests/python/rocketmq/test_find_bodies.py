@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from logdex.rocketmq import FindResult, MessageStore, StoreWriter
+from logdex.rocketmq.find import result_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +57,7 @@ def test_all_bodies_come_whatever_is_kept(root: Path, budget: int) -> None:
 def _find(store: MessageStore, body_budget: int) -> FindResult:
     options = {"is_any_topic": False, "begin": None, "end": None, "max_num": None, "scan_bytes": None, "progress": None}
     found = store._search.find(["T"], "same", **options, body_budget=body_budget, batch_size=64)  # type: ignore[arg-type]
-    return FindResult.of(found)
+    return result_of(found)
 
 
 def test_a_body_that_is_gone_is_an_error(root: Path) -> None:
