@@ -141,7 +141,7 @@ def test_data_engineer_filters_and_takes_the_same_rows_as_json_csv_and_commands(
     ran = subprocess.run([sys.executable, "-m", *words, "--json"], capture_output=True, text=True, check=True)
     assert [json.loads(line)["phy_offset"] for line in ran.stdout.splitlines()] == [row["physicalOffset"]]
     page.get_by_role("button", name="Copy as Python").click()
-    page.wait_for_function("document.querySelectorAll('button[data-copy]')[1].textContent === 'Copied'")
+    page.locator("button[data-copy]").nth(1).filter(has_text="Copied").wait_for()
     program = page.evaluate("navigator.clipboard.readText()")
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert f"phy_offset={row['physicalOffset']}" in ran.stdout
