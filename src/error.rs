@@ -75,7 +75,7 @@ pub enum Error {
         error: &'static str,
         /// Its number in Kafka's protocol; -1 for an error without one.
         code: i16,
-        /// What was refused, and why.
+        /// The refused input, and the reason.
         text: String,
     },
     /// An argument of the caller is invalid.

@@ -1,4 +1,4 @@
-//! What users give: paths and URLs. This is the only parser of both.
+//! Paths and URLs from users. This is the only parser of both.
 //!
 //! A text is a URL if it begins with a scheme and a slash: `s3a://bucket/x`, `dbfs:/x`, and also `s3a:/bucket/x`, which is what
 //! remains of the first after a path type removed a slash. A scheme has at least two letters: `C:/x` is a path. `dbfs:/x` is the

@@ -1,4 +1,4 @@
-//! Where files are: a path of this machine, or a path in a store with all that is needed to read it. A location is a value; nothing
+//! Locations of files: a path of this machine, or a path in a store with all that is needed to read it. A location is a value; nothing
 //! else in the process knows its options.
 
 use std::any::Any;
@@ -21,7 +21,7 @@ use super::status::{Kind, Status};
 use super::{Access, FileSource};
 use crate::error::{Error, Result};
 
-/// What distinguishes a store from others: all that it was made of, by name. It may hold secrets.
+/// The identity of a store: all options that it was made of, by name. It may hold secrets.
 pub type Identity = Arc<Options>;
 
 /// A store that is not on this machine, or that is put together from several places.
@@ -44,7 +44,7 @@ pub trait Store: Any + fmt::Debug + Send + Sync {
     /// As [`Self::list`].
     fn open(&self, path: &Location, access: Access) -> Result<FileSource>;
 
-    /// What distinguishes it.
+    /// The identity of the store.
     fn identity(&self) -> &Identity;
 
     /// Returns the files that should be in a directory and are not: their names, and what is found instead.
@@ -122,7 +122,7 @@ impl Entry {
     }
 }
 
-/// Where a file or directory is. It is shown, and compared with others, by its path; a URL as its path has no secret.
+/// The location of a file or directory. It is shown, and compared with others, by its path; a URL as its path has no secret.
 #[derive(Clone, Default)]
 pub struct Location {
     path: PathBuf,
@@ -227,7 +227,7 @@ impl Location {
     /// The directory; `None` for that of a whole store.
     pub fn parent(&self) -> Option<Self> {
         let above = self.path.parent()?;
-        // A URL without its host is none.
+        // A URL without its host is invalid.
         (self.store.is_none() || above.components().nth(1).is_some()).then(|| self.at(above.to_owned()))
     }
 

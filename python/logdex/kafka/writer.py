@@ -56,14 +56,14 @@ class AppendResult(NamedTuple):
 
 
 class LogDirState(NamedTuple):
-    """Whether a log directory that is written can go on; if not, the error and since when."""
+    """State of a log directory that is being written, and the error that ended the writing."""
 
     status: Literal["open", "failed", "closed"]
     error: Exception | None = None
 
 
 class LogStatistics(NamedTuple):
-    """What a writer did since it was opened."""
+    """Counts and rates of a writer since it was opened."""
 
     put_records: int
     put_rates: tuple[float, float, float]
@@ -338,7 +338,7 @@ class LogDirWriter(Closing):
 
     @property
     def state(self) -> LogDirState:
-        """Whether the writer can go on; else the error."""
+        """State of the writer, and the error that ended it."""
         failure = next((error for log in list(self._logs.values()) if (error := log.failure) is not None), None)
         if failure is not None:
             return LogDirState("failed", failure)

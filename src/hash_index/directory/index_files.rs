@@ -21,7 +21,7 @@ use crate::time_range::TimeRange;
 /// After this time, a change of a directory gives it another time stamp on every file system that keeps seconds or better.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// How the files of a directory are opened.
+/// Options for opening the files of a directory.
 #[derive(Clone, Debug, Default)]
 pub struct FilesOptions {
     /// Slots and entries; `None`: inferred from the fullest file.
@@ -74,7 +74,7 @@ impl IndexFiles {
         &self.directory
     }
 
-    /// How the files are opened.
+    /// The options with which files are opened.
     pub fn options(&self) -> &FilesOptions {
         &self.options
     }

@@ -24,7 +24,7 @@ const LOG_NAME_DIGITS: usize = 20;
 pub struct Entry {
     /// The name; bytes that are not UTF-8 are as the directory has them only in the path.
     pub name: String,
-    /// Where it is.
+    /// The path of the file.
     pub path: Location,
     /// Length in bytes.
     pub len: u64,
