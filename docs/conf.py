@@ -30,6 +30,8 @@ myst_enable_extensions = ["colon_fence", "fieldlist"]
 myst_heading_anchors = 4
 # A name in single backticks is a link where it is a name of the package, and plain code elsewhere.
 default_role = "py:obj"
+# `.log` is the suffix of a file, and two classes have a method of this name.
+suppress_warnings = ["ref.python"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_default_options = {"members": True, "show-inheritance": True}
