@@ -10,7 +10,7 @@ from logdex._core import (
     Slice,
     TimeIndex,
 )
-from logdex.errors import KafkaError
+from logdex.errors import KafkaError as KafkaError
 from logdex.kafka.checkpoint import LeaderEpoch
 from logdex.kafka.explain import KeyExplanation
 from logdex.kafka.files import TopicPartition
@@ -24,7 +24,6 @@ __all__ = [
     "AbortedTransaction",
     "AppendResult",
     "FindResult",
-    "KafkaError",
     "KeyExplanation",
     "LeaderEpoch",
     "Log",
