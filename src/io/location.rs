@@ -264,7 +264,7 @@ impl Location {
         several.map_or(&[], |several| &several.parts)
     }
 
-    /// Where it is, as options of a store that is made of it.
+    /// The location as options of a store that is made of it.
     pub(crate) fn options_as(&self, name: &str) -> Options {
         let of_store = self.store.iter().flat_map(|store| store.identity().iter());
         let options = of_store.map(|(of, value)| (format!("{name}.{of}"), value.clone()));
@@ -430,7 +430,7 @@ impl Store for Several {
     }
 }
 
-/// Where the bytes of a file are.
+/// The place of the bytes of a file.
 #[derive(Clone, Debug)]
 pub enum Content {
     /// In a file, as they are.

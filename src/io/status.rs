@@ -1,4 +1,4 @@
-//! What is known of a file or directory.
+//! The status of a file or directory.
 
 use std::fs;
 use std::time::SystemTime;
@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use super::FileIdentity;
 use super::remote::RemoteEntry;
 
-/// What is at a path, links followed.
+/// The kind of a file or directory at a path, links followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -17,10 +17,10 @@ pub enum Kind {
     Other,
 }
 
-/// What is known of a file or directory.
+/// The status of a file or directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// What it is.
+    /// The kind.
     pub kind: Kind,
     /// Length in bytes; 0 for a directory.
     pub len: u64,

@@ -1,4 +1,4 @@
-//! What candidates are, and columns of messages as Python lists.
+//! Verdicts on candidates, and columns of messages as Python lists.
 
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::{Int32Type, Int64Type, TimestampMillisecondType};

@@ -9,7 +9,7 @@ use super::closable::Closable;
 use super::convert;
 use super::index_file::{PyIndexFile, answers};
 use super::integer;
-use super::keys::{self, list_array, warn_damage};
+use super::keys::{self, list_array, log_notes, warn_damage};
 use super::report;
 use super::time;
 use crate::error::Result;
@@ -112,15 +112,6 @@ impl PyIndexFiles {
     }
 }
 
-/// Logs what was passed over.
-pub(super) fn log_notes(py: Python<'_>, notes: Vec<String>) -> PyResult<()> {
-    if notes.is_empty() {
-        return Ok(());
-    }
-    let logger = py.import("logging")?.call_method1("getLogger", ("logdex",))?;
-    notes.into_iter().try_for_each(|note| logger.call_method1("warning", ("%s", note)).map(drop))
-}
-
 #[pymethods]
 impl PyIndexFiles {
     /// Prepare an empty set; `refresh` fills it.
@@ -162,7 +153,7 @@ impl PyIndexFiles {
         self.files.path().clone()
     }
 
-    /// How the files are read.
+    /// Access to the files: "auto", "mmap" or "pread".
     #[getter]
     fn access(&self) -> &str {
         &self.access
@@ -242,8 +233,7 @@ impl PyIndexFiles {
     fn set_writer(&self, py: Python<'_>, file: &Bound<'_, PyIndexFile>) -> PyResult<()> {
         let open = file.get().inner()?;
         self.with(py, |files| {
-            files.set_geometry(open.geometry());
-            files.set_writer(Some(Arc::clone(&open)));
+            files.set_writer(Arc::clone(&open));
             Ok(())
         })?;
         self.lock().push((open, file.clone().unbind()));

@@ -140,12 +140,16 @@ pub(super) fn list_array(py: Python<'_>, answer: ListArray) -> PyResult<Bound<'_
     arro3_array(py, Arc::new(answer))
 }
 
+/// Logs what was passed over.
+pub(super) fn log_notes(py: Python<'_>, notes: Vec<String>) -> PyResult<()> {
+    if notes.is_empty() {
+        return Ok(());
+    }
+    let logger = py.import("logging")?.call_method1("getLogger", ("logdex",))?;
+    notes.into_iter().try_for_each(|note| logger.call_method1("warning", ("%s", note)).map(drop))
+}
+
 /// Logs that a chain was broken, and that the answer is complete all the same.
 pub(super) fn warn_damage(py: Python<'_>, damage: Option<(Location, Damage)>) -> PyResult<()> {
-    let Some((path, damage)) = damage else { return Ok(()) };
-    let logger = py.import("logging")?.call_method1("getLogger", ("logdex",))?;
-    let text = "%s at byte %d: expected %s, found %s; the entries were read from end to end instead";
-    let Damage { offset, expected, found } = damage;
-    logger.call_method1("warning", (text, path.display().to_string(), offset, expected, found))?;
-    Ok(())
+    log_notes(py, damage.map(|(path, damage)| damage.note(&path)).into_iter().collect())
 }

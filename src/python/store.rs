@@ -15,16 +15,15 @@ use super::candidates::lists;
 use super::closable::Closable;
 use super::commit_log::PyCommitLog;
 use super::convert;
-use super::index_files::log_notes;
 use super::index_header::PyIndexHeader;
 use super::integer;
-use super::keys;
+use super::keys::{self, log_notes};
 use super::report;
 use super::sealed::{PySealedFiles, PySealedStore};
 use super::time;
 use crate::error::{Error, Result};
 use crate::hash_index::directory::FilesOptions;
-use crate::hash_index::{KeyColumn, key_hash};
+use crate::hash_index::{KeyColumn, Keys, Topics, key_hash};
 use crate::io::Location;
 use crate::java_text::decode_utf8;
 use crate::report::Finding;
@@ -104,7 +103,7 @@ impl PyStore {
         Ok(store)
     }
 
-    /// Whether a sealed index stands for index files.
+    /// True if a sealed index stands for index files.
     #[getter]
     fn is_sealed(&self) -> PyResult<bool> {
         Ok(self.0.get()?.index().sealed().is_some())
@@ -199,12 +198,15 @@ impl PyStore {
         scan_bytes: Option<u64>,
         #[pyo3(from_py_with = integer::batch_size)] batch_size: i64,
     ) -> PyResult<PyFoundBatches> {
-        let asked = keys::keys(keys, Some(topics))?;
-        let keys = texts(keys::text_column(keys, "keys")?);
-        let topics = match topics.cast::<PyString>() {
-            Ok(topic) => vec![Some(topic.to_cow()?.into_owned())],
-            Err(_) => texts(keys::text_column(topics, "topics")?),
+        let keys = keys::text_column(keys, "keys")?;
+        let (asked, topics) = if let Ok(topic) = topics.cast::<PyString>() {
+            let topic = topic.to_cow()?.into_owned();
+            (Keys::new(keys.clone(), Topics::one(topic.as_bytes())), vec![Some(topic)])
+        } else {
+            let topics = keys::text_column(topics, "topics")?;
+            (keys::joined(keys.clone(), topics.clone())?, texts(topics))
         };
+        let keys = texts(keys);
         let (times, max_num) = (time::time_range(begin, end)?, convert::max_num(max_num)?);
         let rows = usize::try_from(batch_size).ok().filter(|rows| *rows > 0);
         let refused = || PyValueError::new_err(format!("batch_size: expected 1 or more, got {batch_size}"));
@@ -274,7 +276,7 @@ impl PyStore {
         self.with(py, |store| store.index().unsealed_view()?.map_or(Ok(Vec::new()), |view| view.covered()))
     }
 
-    /// What is sealed, for people; None without a sealed index.
+    /// Description of the sealed index for people; None without one.
     #[getter]
     fn sealed_words(&self, py: Python<'_>) -> PyResult<Option<String>> {
         self.with(py, |store| store.index().sealed_words())
@@ -305,7 +307,7 @@ impl PyFoundMessages {
         self.0.batches.iter().map(RecordBatch::num_rows).sum()
     }
 
-    /// How many candidates carry another key.
+    /// Number of candidates that carry another key.
     #[getter]
     fn rejected(&self) -> u64 {
         self.0.counts.rejected
@@ -317,7 +319,7 @@ impl PyFoundMessages {
         self.0.counts.truncated
     }
 
-    /// How many messages at the end have no body because of `body_budget`.
+    /// Number of messages at the end without a body because of `body_budget`.
     #[getter]
     fn without_body(&self) -> u64 {
         self.0.counts.without_body

@@ -28,7 +28,7 @@ pub struct FilesOptions {
     pub geometry: Option<Geometry>,
     /// Map or `pread`.
     pub access: Access,
-    /// Whose answers.
+    /// Rules of the answers.
     pub answers: Answers,
     /// True after a crash of the machine: see [`OpenOptions::last_exit_ok`].
     pub after_crash: bool,
@@ -86,11 +86,6 @@ impl IndexFiles {
 
     fn geometry_of(&self, state: &State) -> Option<Geometry> {
         state.geometry.or(self.options.geometry)
-    }
-
-    /// Sets slots and entries, with the first file.
-    pub fn set_geometry(&self, geometry: Geometry) {
-        self.state.with(|state| state.geometry = Some(geometry));
     }
 
     /// Lists the directory again and returns the open files in load order, the oldest name first.
@@ -325,13 +320,16 @@ impl IndexFiles {
         }
     }
 
-    /// Answers from the writer's own handle for the file that it writes; the one before becomes a reader again.
-    pub fn set_writer(&self, file: Option<Arc<IndexFile>>) {
+    /// Answers from the writer's own handle for the file that it writes, whose slots and entries are those of all; the one before
+    /// becomes a reader again.
+    pub fn set_writer(&self, file: Arc<IndexFile>) {
         self.state.with(|state| {
-            let before = std::mem::replace(&mut state.writer, file);
-            let names: Vec<_> =
-                [&before, &state.writer].into_iter().flatten().map(|file| file.path().file_name()).collect();
-            state.files.retain(|(entry, _)| !names.contains(&entry.path.file_name()));
+            state.geometry = Some(file.geometry());
+            let before = state.writer.replace(Arc::clone(&file));
+            let writers: Vec<_> = before.into_iter().chain([file]).collect();
+            state
+                .files
+                .retain(|(entry, _)| writers.iter().all(|file| file.path().file_name() != entry.path.file_name()));
             state.is_listed = false;
         });
     }
@@ -388,15 +386,6 @@ impl IndexFiles {
     /// Returns the texts for the log since the last call: files that were left out, and why.
     pub fn take_notes(&self) -> Vec<String> {
         self.state.with(|state| std::mem::take(&mut state.notes))
-    }
-
-    /// Drops all files.
-    pub fn clear(&self) {
-        self.state.with(|state| {
-            state.files.clear();
-            state.writer = None;
-            state.is_listed = false;
-        });
     }
 }
 

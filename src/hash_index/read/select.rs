@@ -8,6 +8,7 @@
 
 use std::io;
 use std::ops::Range;
+use std::path::Path;
 
 use crate::hash_index::format::entry::{
     self, Entries, Entry, PREV_INDEX, TIME_DIFF, broker_time, stored_between, times_agree,
@@ -26,6 +27,15 @@ pub struct Damage {
     pub expected: String,
     /// What the file holds.
     pub found: String,
+}
+
+impl Damage {
+    /// The text for the log: the place, and that the answer is complete all the same.
+    pub fn note(&self, path: &Path) -> String {
+        let Self { offset, expected, found } = self;
+        let place = format!("{} at byte {offset}", path.display());
+        format!("{place}: expected {expected}, found {found}; the entries were read from end to end instead")
+    }
 }
 
 /// An index file as it is at the beginning of a call: the bytes, the geometry and the header.

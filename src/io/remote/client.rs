@@ -43,12 +43,12 @@ type Connections = HashMap<(String, Arc<Options>), Arc<dyn ObjectStore>>;
 pub(super) struct Client {
     process: Generation,
     pub(super) runtime: Runtime,
-    /// Whoever has the same URL and options may use the same connection.
+    /// Callers with the same URL and options may share a connection.
     connections: Mutex<Connections>,
     requests: Arc<Semaphore>,
 }
 
-/// Where the objects of a store are.
+/// The place of the objects of a store.
 pub(super) enum Source {
     /// On other machines, at the URL that is the root.
     Machine,

@@ -10,7 +10,7 @@ pub type Options = Vec<(String, String)>;
 /// The schemes that are read.
 pub const SCHEMES: [&str; 11] = ["s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl", "http", "https", "hdfs"];
 
-/// What the paths of stores begin with that only one process has.
+/// The beginning of paths in stores of one process.
 const OWN: [(&str, &str); 3] = [
     ("filesystem", "expected a file system of this process; it is not pickled: open it again with filesystem="),
     ("memory", "expected bytes in memory, which are gone with their handle; they are not pickled"),

@@ -39,7 +39,7 @@ pub(super) struct Object {
 }
 
 impl Object {
-    /// What distinguishes its store, and a text that changes with the content.
+    /// The identity of its store, and a text that changes with the content.
     pub(super) fn tag(&self) -> (Option<Identity>, String) {
         let store = self.path.store().map(|store| store.identity().clone());
         (store, format!("{} {:?} {:?}", self.status.len, self.status.modified, self.status.identity))

@@ -4,7 +4,7 @@
 //! append: scan -> offsets (validator) -> epochs -> size -> roll -> producers -> bytes and index entries -> transactions
 //! ```
 //!
-//! What an earlier step did stays if a later one refuses, as in the broker.
+//! If a step refuses, the effects of earlier steps stay, as in the broker.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -37,7 +37,7 @@ const NO_EPOCH: i32 = -1;
 /// The longest batch, when its records are read.
 const MOST_BATCH_BYTES: usize = i32::MAX as usize;
 
-/// How a log is opened.
+/// Options for opening a log.
 #[derive(Clone, Debug)]
 pub struct LogOptions {
     /// The settings of the topic.
@@ -71,12 +71,12 @@ pub struct AppendResult {
     pub log_append_time: i64,
 }
 
-/// How batches are appended.
+/// Options for appending batches.
 #[derive(Clone, Copy, Debug)]
 pub struct AppendOptions {
     /// The epoch of the leader, which a follower takes as the largest one.
     pub leader_epoch: i32,
-    /// Who sends the batches.
+    /// The sender of the batches.
     pub origin: Origin,
     /// Markers have the epoch after that of their transaction (`transaction.version` 2). Releases before 4.0 do not know it.
     pub markers_bump_epochs: bool,
@@ -120,7 +120,7 @@ pub(super) struct PartitionLog {
     pub(super) cursor: BatchCursor,
 }
 
-/// What the scan of an append's batches found.
+/// The result of scanning the batches of an append.
 struct Scan {
     first_offset: Option<i64>,
     last_offset: i64,

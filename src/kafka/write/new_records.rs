@@ -17,7 +17,7 @@ pub const COLUMNS: [&str; 4] = ["key", "value", "headers", "timestamp"];
 pub struct NewRecords<'a> {
     /// Columns `key` and `value` of binary, `headers` of list of struct of key and value, `timestamp` of timestamps or ms.
     pub records: &'a [RecordBatch],
-    /// How batches are compressed.
+    /// The compression of batches.
     pub codec: Codec,
     /// The level of the codec.
     pub level: Option<i32>,

@@ -75,7 +75,7 @@ pub(super) struct Completed {
     is_abort: bool,
 }
 
-/// How a batch is checked.
+/// The checks of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     pub(super) origin: Origin,
@@ -83,7 +83,7 @@ pub(super) struct Rules {
     pub(super) markers_bump_epochs: bool,
 }
 
-/// What an append changes, before it is applied.
+/// The changes of an append, before they are applied.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     producers: HashMap<i64, Producer>,

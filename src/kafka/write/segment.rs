@@ -32,7 +32,7 @@ const SEARCH_BYTES: usize = 1 << 20;
 pub(super) struct WritableSegment {
     pub(super) base_offset: i64,
     directory: PathBuf,
-    /// What follows the names of its files.
+    /// The suffix after the names of its files.
     mark: &'static str,
     file: Arc<File>,
     pub(super) size: u64,
@@ -49,7 +49,7 @@ pub(super) struct WritableSegment {
     jitter_ms: i64,
 }
 
-/// What decides whether a segment is full.
+/// The limits of a segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RollParameters {
     pub(super) bytes: u64,

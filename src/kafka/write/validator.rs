@@ -14,7 +14,7 @@ use crate::kafka::format::codec::Codec;
 use crate::kafka::format::header::{Header, NO_TIMESTAMP, TimestampType};
 use crate::kafka::format::record::{Span, Wants, field};
 
-/// Who sends batches. Source: `AppendOrigin`.
+/// The sender of batches. Source: `AppendOrigin`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A producer.
@@ -28,7 +28,7 @@ pub enum Origin {
 /// Attributes that stay when they are rewritten: codec, transaction, control, delete horizon.
 const KEPT_ATTRIBUTES: i16 = 0x77;
 
-/// What the checks need to know.
+/// The input of the checks.
 #[derive(Debug)]
 pub(super) struct Validator<'a> {
     pub(super) config: &'a TopicConfig,
@@ -52,7 +52,7 @@ pub(super) struct Validated {
     pub(super) was_encoded: bool,
 }
 
-/// What the records of one append are.
+/// A summary of the records of one append.
 #[derive(Debug, Default)]
 struct Records {
     count: i64,

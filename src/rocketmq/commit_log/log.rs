@@ -14,7 +14,7 @@ use crate::io::signals;
 use crate::io::storage;
 use crate::io::{Access, FileSource, ProcessMutex, ReadAt as _};
 use crate::report::Report;
-use crate::rocketmq::commit_log::frame::{Frame, Versions};
+use crate::rocketmq::commit_log::frame::{Frame, HEAD, Versions};
 use crate::rocketmq::commit_log::scan::walk::Scan;
 use crate::rocketmq::offset_files::{self, Gap, Listing, OffsetFile, OpenFiles, Sign};
 
@@ -40,8 +40,6 @@ impl Default for Options {
 
 /// Bytes at the beginning of a range that are asked for with those of other ranges.
 const EXPECTED: u64 = 64 << 10;
-/// Bytes of a head that two messages never share: sizes, checksum, offsets and times.
-const HEAD: usize = 64;
 /// Bytes after the end in which a frame would begin.
 const NEXT: usize = 8;
 /// Bytes of a log file by default (`mappedFileSizeCommitLog`).
@@ -87,7 +85,7 @@ impl KnownEnd {
 struct LastEnd {
     /// Start of the file.
     start: u64,
-    /// Offset of the last message, and its head.
+    /// Offset of the last message, and its head, which no other message shares.
     message: u64,
     head: [u8; HEAD],
     /// Offset after it, where no frame begins.

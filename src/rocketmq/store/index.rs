@@ -62,7 +62,7 @@ pub struct SealedAnswer {
 pub struct Candidates {
     /// Offsets for each key, in no order, some more than once.
     pub offsets: Vec<Vec<i64>>,
-    /// Whether a broker's limit left some out.
+    /// True if a broker's limit left some out.
     pub is_capped: bool,
 }
 
@@ -176,11 +176,7 @@ impl StoreIndex {
 
     /// Notes the damage of a file, which was read from end to end.
     pub(super) fn note_damage(&self, file: &IndexFile, damage: &Damage) {
-        let Damage { offset, expected, found } = damage;
-        let place = format!("{} at byte {offset}", file.path().display());
-        let note =
-            format!("{place}: expected {expected}, found {found}; the entries were read from end to end instead");
-        self.state.with(|state| state.notes.push(note));
+        self.state.with(|state| state.notes.push(damage.note(file.path())));
     }
 
     /// Asks each index file from now on.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_array::{Array as _, Int32Array, RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
 
-use super::index::IndexView;
+use super::index::{Candidates, IndexView};
 use super::open::Store;
 use super::ranges::{Range, union, within};
 use super::unindexed::{Progress, no_progress};
@@ -23,15 +23,15 @@ use crate::time_range::TimeRange;
 const KEYS_A_STEP: usize = 1_024;
 /// Pairs of a topic and a key for which the index is read.
 const MOST_QUESTIONS: usize = 1_000_000;
-/// How far a broker's clock may have stepped within a file of the log, in ms.
+/// The largest step of a broker's clock within a file of the log, in ms.
 const CLOCK_SLACK_MS: i64 = 3_600_000;
 
-/// What to search for: the messages of one key.
+/// A search for the messages of one key.
 #[derive(Clone, Debug)]
 pub struct Query {
     /// The topics that may have it; with `is_any_topic` also those of messages that no index file covers.
     pub topics: Vec<String>,
-    /// Whether the topic does not matter.
+    /// True if the topic does not matter.
     pub is_any_topic: bool,
     /// The key.
     pub key: String,
@@ -99,10 +99,7 @@ impl Store {
         }
         // A key's hash includes its topic.
         let hashes = hashes(&topics, &query.key);
-        let mut found =
-            view.map_or(Ok(None), |v| self.index.candidates(&v, &hashes, query.times).map(Some))?.unwrap_or_default();
-        found.offsets.resize(hashes.len(), Vec::new());
-        self.unindexed.add_candidates(&hashes, &mut found.offsets);
+        let found = self.candidates(view.as_ref(), &hashes, query.times)?;
         let checks = Checks {
             times: query.times,
             max_num: query.max_num,
@@ -131,6 +128,16 @@ impl Store {
             unreadable: union(lost.into_iter().chain(self.unindexed.refused())),
             log,
         })
+    }
+
+    /// Returns the candidates of keys, by their hashes: of the index, and of the log ranges that no index file covers.
+    fn candidates(&self, view: Option<&IndexView>, hashes: &[i32], times: TimeRange) -> Result<Candidates> {
+        let mut found = match view {
+            Some(view) => self.index.candidates(view, hashes, times)?,
+            None => Candidates { offsets: vec![Vec::new(); hashes.len()], ..Candidates::default() },
+        };
+        self.unindexed.add_candidates(hashes, &mut found.offsets);
+        Ok(found)
     }
 
     fn is_far(&self, view: Option<&IndexView>) -> bool {
@@ -306,12 +313,7 @@ impl FoundBatches {
             .clone()
             .map(|row| if self.query.hashes.is_valid(row) { self.query.hashes.value(row) } else { -1 })
             .collect();
-        let view = self.view.as_ref();
-        let mut found = view
-            .map_or(Ok(None), |view| self.store.index.candidates(view, &hashes, self.query.times).map(Some))?
-            .unwrap_or_default();
-        found.offsets.resize(hashes.len(), Vec::new());
-        self.store.unindexed.add_candidates(&hashes, &mut found.offsets);
+        let found = self.store.candidates(self.view.as_ref(), &hashes, self.query.times)?;
         let question = |(row, candidates): (usize, Vec<i64>)| {
             let topics = &self.query.topics;
             let topic = topics.get(if topics.len() == 1 { 0 } else { row }).cloned().flatten();

@@ -28,7 +28,7 @@ struct State {
     /// Ranges without a valid message. They are not read at every call.
     refused: Vec<Range>,
     topics: BTreeSet<String>,
-    /// Whether tags are indexed, too; `None` while it is not known.
+    /// True if tags are indexed, too; `None` while it is not known.
     tags: Option<bool>,
     table: EntryTable,
 }
