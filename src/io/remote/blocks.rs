@@ -14,6 +14,7 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Instant;
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
@@ -59,6 +60,7 @@ type Coming = Shared<BoxFuture<'static, Result<Bytes, Failure>>>;
 struct Part {
     begin: u64,
     end: u64,
+    requested: Instant,
     bytes: Coming,
 }
 
@@ -197,16 +199,19 @@ impl Cache {
         {
             return Ok(Some(held));
         }
-        let session = store.session()?;
-        let mut parts = self.scan(&session, object, handle, &range)?;
-        if parts.is_empty() {
-            parts = self.request_blocks(&session, object, &range)?;
-        }
+        let (session, began) = (store.session()?, Instant::now());
+        let mut parts = self.parts(&session, object, handle, &range)?;
         let mut last = None;
-        for part in parts {
-            let bytes = session.wait(part.bytes.clone())??;
-            copy(&bytes, part.begin, buf, offset);
-            last = Some((part.begin, bytes));
+        while let Some(part) = parts.pop_front() {
+            match session.wait(part.bytes.clone())? {
+                Ok(bytes) => {
+                    copy(&bytes, part.begin, buf, offset);
+                    last = Some((part.begin, bytes));
+                }
+                // The failure of an earlier read's request is not this read's: it makes its own.
+                Err(_) if part.requested < began => parts = self.parts(&session, object, handle, &range)?,
+                Err(failure) => return Err(failure.into()),
+            }
         }
         // A copy: a slice would keep a window in memory.
         let around = last.filter(|_| range.end - range.start < BLOCK).and_then(|(begin, bytes)| {
@@ -215,6 +220,21 @@ impl Cache {
             Some((offset, Bytes::copy_from_slice(bytes.get(from..to)?)))
         });
         Ok(around)
+    }
+
+    /// Returns what holds the range, requested if no earlier read did.
+    fn parts(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        object: &Arc<Object>,
+        handle: u64,
+        range: &Range<u64>,
+    ) -> io::Result<VecDeque<Part>> {
+        let mut parts = self.scan(session, object, handle, range)?;
+        if parts.is_empty() {
+            parts = self.request_blocks(session, object, range)?;
+        }
+        Ok(parts.into())
     }
 
     /// Copies the range if the cache holds all of it. Returns its last block.
@@ -275,7 +295,8 @@ impl Cache {
             } else if let Some(bytes) = state.held.get(&place) {
                 let (begin, bytes) = (block * BLOCK, bytes.clone());
                 let end = begin + bytes.len() as u64;
-                parts.push(Part { begin, end, bytes: async { Ok(bytes) }.boxed().shared() });
+                let bytes = async { Ok(bytes) }.boxed().shared();
+                parts.push(Part { begin, end, requested: Instant::now(), bytes });
             }
         }
         parts.dedup_by_key(|part| part.begin);
@@ -291,7 +312,7 @@ impl Cache {
         is_cached: bool,
     ) -> io::Result<Part> {
         let fetch = session.fetch(object, range.clone())?;
-        let (begin, end) = (range.start, range.end);
+        let (begin, end, requested) = (range.start, range.end, Instant::now());
         let (cache, object) = (Arc::downgrade(self), Arc::clone(object));
         let task = self.client.runtime.spawn(async move {
             let fetched = fetch.await;
@@ -301,7 +322,7 @@ impl Cache {
             fetched
         });
         let ended = |task: Result<_, _>| task.unwrap_or_else(|_| Err(Failure::other("the request was given up")));
-        Ok(Part { begin, end, bytes: task.map(ended).boxed().shared() })
+        Ok(Part { begin, end, requested, bytes: task.map(ended).boxed().shared() })
     }
 
     /// Moves the blocks of a request that ended to the cache.
@@ -339,6 +360,11 @@ impl Cache {
         let mut parts = Vec::new();
         if is_scan {
             scan.drop_behind(range.start);
+            for window in &mut scan.windows {
+                if matches!(window.0.bytes.peek(), Some(Err(_))) {
+                    *window = Window::new(self.request(session, object, window.0.begin..window.0.end, false)?);
+                }
+            }
             let mut at = scan.windows.back().map_or(range.start, |window| window.0.end);
             let mut ahead = scan.windows.iter().filter(|window| window.0.begin >= range.end).count();
             if ahead < scan.ahead || scan.ahead == 0 {

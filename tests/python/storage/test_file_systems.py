@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import threading
 import warnings
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -138,6 +139,8 @@ class Counted(pafs.FileSystemHandler):  # type: ignore[misc]  # untyped
         self.listed: list[str] = []
         self.opened: list[str] = []
         self.error: Exception | None = None
+        self.slow = ""
+        self.waits, self.answers = threading.Event(), threading.Event()
 
     def get_file_info(self, paths: list[str]) -> list[pafs.FileInfo]:
         return [self._files.get_file_info(path) for path in paths]
@@ -148,8 +151,11 @@ class Counted(pafs.FileSystemHandler):  # type: ignore[misc]  # untyped
         return found
 
     def open_input_file(self, path: str) -> Any:
-        if self.error is not None:
-            raise self.error
+        if (error := self.error) is not None:
+            if self.slow and path.endswith(self.slow):
+                self.waits.set()
+                assert self.answers.wait(60)
+            raise error
         self.opened.append(path)
         return self._files.open_input_file(path)
 
@@ -177,6 +183,21 @@ def test_an_error_of_the_file_system_is_an_error_with_the_path(store: Callable[[
         assert pa.table(opened.messages()).num_rows == 553
     assert handler.opened
     assert all(path.startswith(str(root)) for path in (*handler.opened, *handler.listed))
+
+
+def test_an_error_of_an_earlier_read_is_not_the_next_reads(store: Callable[[str], Path]) -> None:
+    root = store("basic")
+    handler = Counted(root)
+    with MessageStore.open(str(root), filesystem=pafs.PyFileSystem(handler)) as opened:
+        handler.error = PermissionError("no entry for you")
+        handler.slow = "commitlog/00000000000000131072"
+        with pytest.raises(PermissionError, match="00000000000000065536"):
+            list(opened.messages(scan=True))
+        # This file was requested ahead, and is refused while the next read waits for it.
+        assert handler.waits.wait(60)
+        handler.error = None
+        threading.Timer(0.5, handler.answers.set).start()
+        assert pa.table(opened.messages(scan=True)).num_rows == 553
 
 
 def test_pickle_and_fork_are_refused(store: Callable[[str], Path]) -> None:
