@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias, final
 from arro3.core import Array, ChunkedArray, RecordBatch, RecordBatchReader, Schema, Table
 from typing_extensions import Self
 
-from logdex._types import Access, Body, Check, Compat, Flush, OnError, Progress, Stop, Time
+from logdex._types import Access, Body, Check, Compat, Flush, OnError, Progress, Scan, Stop, Time
 from logdex.kafka.writer import AppendResult
 from logdex.report import Finding, Report
 from logdex.rocketmq.message import Message
@@ -51,6 +51,7 @@ __all__ = [
     "LogWriter",
     "MessageFilter",
     "MessageReader",
+    "MessageStream",
     "MessagesAt",
     "Meter",
     "OffsetIndex",
@@ -61,6 +62,8 @@ __all__ = [
     "QueueCrossCheck",
     "QueueReader",
     "QueueView",
+    "Queues",
+    "ReadPlan",
     "RecoveredSegment",
     "RemotePath",
     "RemotingCommand",
@@ -91,15 +94,12 @@ __all__ = [
     "any_transactional",
     "bound_ms",
     "broker_lock_holder",
-    "certain_range",
     "chain_statistics",
     "check_own_parts",
     "checkpoint_text",
     "commit_log_directories",
     "csv_lines",
     "csv_names",
-    "cut_log",
-    "cut_queue",
     "cut_segments",
     "delay_levels_ms",
     "delete_log_file",
@@ -107,7 +107,6 @@ __all__ = [
     "delivered_levels",
     "directory_stamp",
     "discard_packed_keys",
-    "dispatched_end",
     "distinct",
     "dump_file",
     "entry_columns",
@@ -145,8 +144,6 @@ __all__ = [
     "last_message",
     "list_index_directory",
     "list_partition",
-    "list_queues",
-    "list_topics",
     "local_path",
     "locate",
     "locate_all",
@@ -156,7 +153,6 @@ __all__ = [
     "message_columns",
     "message_lists",
     "message_schema",
-    "messages_near",
     "missing_index_entries",
     "missing_segments",
     "parse_fastjson",
@@ -165,7 +161,6 @@ __all__ = [
     "plan_log",
     "planned_file_faults",
     "put_remote",
-    "queue_totals",
     "read_chain",
     "read_checkpoint",
     "read_committed",
@@ -177,8 +172,8 @@ __all__ = [
     "replace_file",
     "sealed_directory",
     "split_cut_off",
-    "start_of_last",
     "stored_message",
+    "subtract_ranges",
     "sync_directory",
     "sync_file",
     "tags_hash",
@@ -316,17 +311,6 @@ def broker_lock_holder(path: _Path) -> int | None: ...
 def plan_files(files: Sequence[_Path]) -> list[tuple[Path, int, str | None]]: ...
 def planned_file_faults(files: Sequence[tuple[_Path, int, str | None]]) -> list[tuple[Path, str, str]]: ...
 def plan_log(log: CommitLog, phy_offsets: _Ints | None = None) -> PlannedLog: ...
-def cut_log(
-    log: CommitLog, ranges: Sequence[tuple[int, int]], piece_bytes: int, queues: Sequence[ConsumeQueue]
-) -> list[tuple[int, int, PlannedLog]]: ...
-def cut_queue(
-    log: CommitLog,
-    queue: ConsumeQueue,
-    place: tuple[str, int],
-    units: tuple[int, int],
-    phy_offsets: tuple[int, int],
-    pieces: int,
-) -> list[tuple[int, int, int, int]]: ...
 def check_own_parts(directory: _Path, levels: int | None = None) -> None: ...
 def read_file(path: _Path, first_bytes: int | None = None) -> bytes: ...
 def replace_file(path: _Path, content: bytes) -> None: ...
@@ -373,18 +357,7 @@ def expect_catalog(directory: _Path) -> None: ...
 def expect_lists(directories: Sequence[_Path]) -> None: ...
 def expect_ends(files: Sequence[_Path]) -> None: ...
 def expect_heads(files: Sequence[_Path]) -> None: ...
-def start_of_last(queues: Sequence[ConsumeQueue], num: int) -> int | None: ...
-def list_queues(folder: _Path, topics: Iterable[str] | None = None) -> list[tuple[str, int, Path]]: ...
-def list_topics(folders: Sequence[_Path]) -> list[str]: ...
-def queue_totals(
-    folders: Sequence[_Path],
-    commit_log: CommitLog,
-    topics: Sequence[str] | None = None,
-    *,
-    measure: bool = False,
-    access: Access = "auto",
-    compat: Compat | None = None,
-) -> tuple[list[tuple[str, int, int, int | None]], Array, list[tuple[int, int, Finding]]]: ...
+def subtract_ranges(whole: tuple[int, int], ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]: ...
 def truncate_log(directory: _Path, end_phy_offset: int, *, dry_run: bool = False) -> Report: ...
 def delay_levels_ms(text: str) -> list[int]: ...
 def message_batch(columns: Mapping[str, Any]) -> RecordBatch: ...
@@ -531,17 +504,41 @@ class BatchStream:
 class Store:
     @staticmethod
     def open(
-        root: _Path,
-        log: CommitLog,
-        index: _Path,
+        queues: Queues,
+        index: _Path | None,
         *,
         sealed: SealedStore | None = None,
         hash_slots: int | None = None,
         max_entries: int | None = None,
-        clock_slack_ms: int = 3_600_000,
-        access: Access = "auto",
-        compat: Compat | None = None,
     ) -> Store: ...
+    def messages(
+        self,
+        selection: MessageFilter,
+        *,
+        columns: Sequence[str] | None = None,
+        body: Body = "decoded",
+        scan: Scan | None = None,
+        threads: int | None = None,
+        known_topics: Callable[[], Sequence[str] | None] | None = None,
+    ) -> MessageStream: ...
+    def plan(
+        self,
+        selection: MessageFilter,
+        *,
+        phy_offsets: Sequence[int] | None = None,
+        pushdown: bool = True,
+        known_topics: Callable[[], Sequence[str] | None] | None = None,
+    ) -> ReadPlan: ...
+    def page(
+        self,
+        selection: MessageFilter,
+        *,
+        position: int | None = None,
+        columns: Sequence[str] | None = None,
+        limit: int,
+        newest_first: bool,
+        seconds: float,
+    ) -> tuple[RecordBatch, int | None, int, int, bool, tuple[Finding, ...]]: ...
     @property
     def is_sealed(self) -> bool: ...
     def close(self) -> None: ...
@@ -588,6 +585,61 @@ class Store:
         self, topic: str, key: str, *, begin: Time | None, end: Time | None
     ) -> tuple[Path, SealedFiles, list[int]] | None: ...
     def verify_sealed(self) -> Report | None: ...
+
+@final
+class Queues:
+    def __new__(
+        cls,
+        root: _Path,
+        commit_log: CommitLog,
+        *,
+        access: Access = "auto",
+        compat: Compat | None = None,
+        clock_slack_ms: int = 3_600_000,
+    ) -> Queues: ...
+    def is_readable(self) -> bool: ...
+    def directories(self, topics: Iterable[str] | None = None) -> dict[tuple[str, int], list[Path]]: ...
+    def topics(self) -> list[str]: ...
+    def totals(
+        self, topics: Iterable[str] | None = None, *, measure: bool = False
+    ) -> tuple[list[tuple[str, int, int, int | None]], Array, list[tuple[int, int, Finding]]]: ...
+    def open(self, directory: _Path) -> ConsumeQueue: ...
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue: ...
+    def start_of_last(self, num: int, topics: Iterable[str] | None, queue_id: int | None) -> int | None: ...
+    def file_sizes(self) -> dict[str, int]: ...
+    def close(self) -> None: ...
+
+@final
+class ReadPlan:
+    @property
+    def size(self) -> int: ...
+    @property
+    def notes(self) -> list[str]: ...
+    def gaps(self) -> list[Finding]: ...
+    def cut(
+        self, log: CommitLog, piece_bytes: int
+    ) -> tuple[
+        list[tuple[str, int, Path, int, int, int, int, int, tuple[tuple[int, int], ...]]],
+        list[tuple[tuple[int, ...], int, PlannedLog]],
+        list[tuple[int, int, PlannedLog]],
+    ]: ...
+
+@final
+class MessageStream:
+    @property
+    def schema(self) -> Schema: ...
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def queued_topics(self) -> list[str]: ...
+    def news(self, findings: int, texts: int) -> tuple[list[Finding], list[str]]: ...
+    def read_next_batch(self) -> RecordBatch: ...
+    def read_all(self) -> Table: ...
+    def close(self) -> None: ...
+    def __iter__(self) -> MessageStream: ...
+    def __next__(self) -> RecordBatch: ...
+    def __arrow_c_schema__(self) -> object: ...
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 @final
 class FoundMessages:
@@ -860,22 +912,6 @@ class QueueReader:
     def __next__(self) -> RecordBatch: ...
     def __arrow_c_schema__(self) -> object: ...
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
-
-def certain_range(
-    log: CommitLog, parts: Sequence[tuple[str, int, ConsumeQueue, int | None, int | None]]
-) -> tuple[int, int]: ...
-def messages_near(
-    queues: Sequence[tuple[ConsumeQueue, int, int]], position: int, most: int, *, backwards: bool
-) -> tuple[list[int], int]: ...
-def dispatched_end(
-    log: CommitLog,
-    folders: Sequence[_Path],
-    topics: Sequence[str] | None = None,
-    *,
-    access: Access = "auto",
-    compat: Compat | None = None,
-    threads: int | None = 1,
-) -> int | None: ...
 
 @final
 class CommitLog:

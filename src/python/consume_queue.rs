@@ -3,146 +3,24 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use arrow_array::{Int64Array, RecordBatch};
+use arrow_array::RecordBatch;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
-use pyo3_arrow::{PyArray, PyRecordBatch};
+use pyo3_arrow::PyRecordBatch;
 
 use super::closable::Closable;
 use super::commit_log::{Part, PyCommitLog, gap_parts};
 use super::convert;
 use super::integer;
 use super::location;
+use super::queues::PyQueues;
 use super::report;
 use super::time::{self, Round};
 use crate::io::Location;
-use crate::rocketmq::consume_queue::{self, Boundary, ConsumeQueue, Kind, Options, Totals, extension_batch};
+use crate::rocketmq::consume_queue::{self, Boundary, ConsumeQueue, Kind, Options, extension_batch};
 use crate::rocketmq::schedule;
 use crate::rocketmq::stored_frames::{self, Limits, QueueView, Status};
-
-/// List the queues of a store's folder: topic, queue id and directory of each that holds something; none without the folder.
-///
-/// Args:
-///     folder: `consumequeue` or `batchconsumequeue` of a store.
-///     topics: Only queues of these topics; None: all.
-///
-/// Raises:
-///     OSError: An I/O error.
-#[pyfunction]
-#[pyo3(signature = (folder, topics=None))]
-fn list_queues(
-    py: Python<'_>,
-    folder: Location,
-    topics: Option<Bound<'_, PyAny>>,
-) -> PyResult<Vec<(String, i32, Location)>> {
-    let names = |topics: Bound<'_, PyAny>| topics.try_iter()?.map(|topic| topic?.extract()).collect();
-    let topics: Option<Vec<String>> = topics.map(names).transpose()?;
-    Ok(py.detach(|| consume_queue::list_queues(&folder, topics.as_deref()))?)
-}
-
-/// List the topics with a queue that is not empty, sorted.
-///
-/// Args:
-///     folders: `consumequeue` and `batchconsumequeue` of a store; each may be missing.
-///
-/// Raises:
-///     OSError: A directory cannot be listed.
-#[pyfunction]
-fn list_topics(py: Python<'_>, folders: Vec<Location>) -> PyResult<Vec<String>> {
-    Ok(py.detach(|| consume_queue::list_topics(&folders))?)
-}
-
-/// Topics, log offsets, and gaps with their findings: see `queue_totals`.
-type QueueTotals<'py> = (Vec<(String, u64, i64, Option<u64>)>, Bound<'py, PyAny>, Vec<Part<'py>>);
-
-/// Count the messages in the queues of a store by topic, in one pass over the directories.
-///
-/// Args:
-///     folders: `consumequeue` and `batchconsumequeue` of a store; each may be missing.
-///     commit_log: The store's log, from which deleted messages are determined.
-///     topics: Only queues of these topics; None: all.
-///     measure: Add up the bytes of the messages in the log; this reads all units.
-///     access: "auto" (by `pread`), "mmap" or "pread".
-///     compat: The broker release whose answers are returned.
-///
-/// Returns:
-///     Topic, queues, messages and measured bytes (else None) of each topic, sorted. The log offsets of the first and last
-///     message of each queue (int64). The ranges of bytes that are missing between the files of a queue, each with its finding.
-///
-/// Raises:
-///     OSError: A directory or a file cannot be read.
-#[pyfunction]
-#[pyo3(signature = (folders, commit_log, topics=None, *, measure=false, access="auto", compat=None))]
-fn queue_totals<'py>(
-    py: Python<'py>,
-    folders: Vec<Location>,
-    commit_log: &PyCommitLog,
-    topics: Option<Vec<String>>,
-    measure: bool,
-    access: &str,
-    compat: Option<&str>,
-) -> PyResult<QueueTotals<'py>> {
-    let options = Options {
-        access: convert::access(access)?,
-        compat: convert::compat(compat)?,
-        commit_log: Some(commit_log.inner()?),
-        ..Options::default()
-    };
-    let threads = convert::threads(None)?;
-    let found = py.detach(|| Totals::read(&folders, topics.as_deref(), &options, measure, threads))?;
-    let rows = found.topics.into_iter().map(|found| (found.topic, found.queues, found.messages, found.bytes)).collect();
-    let ends = PyArray::from_array_ref(Arc::new(Int64Array::from(found.ends)));
-    Ok((rows, ends.into_arro3(py)?, gap_parts(py, &found.gaps)?))
-}
-
-/// Return the offset in the log of the first of the last units of several queues together; None without a unit.
-///
-/// Args:
-///     queues: The queues.
-///     num: The number of units.
-///
-/// Raises:
-///     OSError: An I/O error.
-#[pyfunction]
-fn start_of_last(
-    py: Python<'_>,
-    queues: Vec<PyRef<'_, PyConsumeQueue>>,
-    #[pyo3(from_py_with = integer::num)] num: i64,
-) -> PyResult<Option<u64>> {
-    let queues = queues.iter().map(|queue| queue.inner()).collect::<PyResult<Vec<_>>>()?;
-    Ok(py.detach(|| consume_queue::start_of_last(&queues, num))?)
-}
-
-/// Return the offsets of the messages next to a position in the log to which units of queues lead.
-///
-/// Args:
-///     queues: A tuple for each queue: the queue, and the first queue offset that counts and the one after the last.
-///     position: An offset of the log.
-///     most: The most messages.
-///     backwards: The messages that begin before the position, the newest first. False: those that begin there or later, the oldest
-///         first.
-///
-/// Returns:
-///     The offsets, and how many units there are on that side of the position.
-///
-/// Raises:
-///     OSError: An I/O error.
-#[pyfunction]
-#[pyo3(signature = (queues, position, most, *, backwards))]
-fn messages_near(
-    py: Python<'_>,
-    queues: Vec<(PyRef<'_, PyConsumeQueue>, i64, i64)>,
-    #[pyo3(from_py_with = integer::phy_offset)] position: u64,
-    most: usize,
-    backwards: bool,
-) -> PyResult<(Vec<i64>, u64)> {
-    let mut parts = Vec::with_capacity(queues.len());
-    for (queue, first, last) in queues {
-        parts.push((queue.inner()?, first..last));
-    }
-    Ok(py.detach(|| consume_queue::messages_near(&parts, position.cast_signed(), most, backwards))?)
-}
 
 /// Return the hash of tags by which a broker filters: Java's `String.hashCode`.
 #[pyfunction]
@@ -151,12 +29,7 @@ fn tags_hash(tags: &str) -> i32 {
 }
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_function(wrap_pyfunction!(list_queues, m)?)?;
-    m.add_function(wrap_pyfunction!(list_topics, m)?)?;
-    m.add_function(wrap_pyfunction!(queue_totals, m)?)?;
-    m.add_function(wrap_pyfunction!(messages_near, m)?)?;
     m.add_function(wrap_pyfunction!(tags_hash, m)?)?;
-    m.add_function(wrap_pyfunction!(start_of_last, m)?)?;
     m.add_class::<PyConsumeQueue>()?;
     m.add_class::<PyQueueView>()?;
     m.add_function(wrap_pyfunction!(_open_consume_queue, m)?)?;
@@ -198,14 +71,49 @@ pub(super) struct PyConsumeQueue {
     queue: Closable<ConsumeQueue>,
     commit_log: Option<Py<PyCommitLog>>,
     extension: Option<Location>,
+    settings: Settings,
+    log_end: Option<i64>,
+    /// The queues of the store that it belongs to.
+    owner: Option<Py<PyQueues>>,
+}
+
+/// How queues are read, as it was given.
+#[derive(Clone)]
+pub(super) struct Settings {
     access: String,
     compat: Option<String>,
-    log_end: Option<i64>,
     clock_slack_ms: i64,
 }
 
+impl Settings {
+    pub(super) fn new(access: &str, compat: Option<&str>, clock_slack_ms: i64) -> Self {
+        Self { access: access.to_owned(), compat: compat.map(str::to_owned), clock_slack_ms }
+    }
+
+    /// Returns the options that they mean.
+    pub(super) fn options(&self) -> PyResult<Options> {
+        let (access, compat) = (convert::access(&self.access)?, convert::compat(self.compat.as_deref())?);
+        Ok(Options { access, compat, clock_slack_ms: self.clock_slack_ms, ..Options::default() })
+    }
+}
+
 impl PyConsumeQueue {
+    /// A queue that others use, too.
+    pub(super) fn of(
+        queue: Arc<ConsumeQueue>,
+        commit_log: Py<PyCommitLog>,
+        settings: Settings,
+        owner: Py<PyQueues>,
+    ) -> Self {
+        let (path, extension) = (queue.path().clone(), queue.options().extension.clone());
+        let (queue, commit_log, owner) = (Closable::of(queue, path), Some(commit_log), Some(owner));
+        Self { queue, commit_log, extension, settings, log_end: None, owner }
+    }
+
     pub(super) fn inner(&self) -> PyResult<Arc<ConsumeQueue>> {
+        if let Some(owner) = &self.owner {
+            owner.get().inner()?;
+        }
         self.queue.get()
     }
 }
@@ -262,24 +170,15 @@ impl PyConsumeQueue {
         storage_options: Option<BTreeMap<String, String>>,
     ) -> PyResult<Self> {
         let directory = location::located(directory, storage_options);
+        let settings = Settings::new(access, compat, clock_slack_ms);
         let options = Options {
-            access: convert::access(access)?,
-            compat: convert::compat(compat)?,
             commit_log: commit_log.as_ref().map(|log| log.get().inner()).transpose()?,
             extension: extension.clone(),
             log_end,
-            clock_slack_ms,
+            ..settings.options()?
         };
         let queue = py.detach(|| ConsumeQueue::open(&directory, options))?;
-        Ok(Self {
-            queue: Closable::new(queue, directory),
-            commit_log,
-            extension,
-            access: access.to_owned(),
-            compat: compat.map(str::to_owned),
-            log_end,
-            clock_slack_ms,
-        })
+        Ok(Self { queue: Closable::new(queue, directory), commit_log, extension, settings, log_end, owner: None })
     }
 
     /// The directory.
@@ -551,10 +450,10 @@ impl PyConsumeQueue {
             self.path(),
             self.commit_log.as_ref(),
             self.extension.clone(),
-            self.access.clone(),
-            self.compat.clone(),
+            self.settings.access.clone(),
+            self.settings.compat.clone(),
             self.log_end,
-            self.clock_slack_ms,
+            self.settings.clock_slack_ms,
         );
         Ok((open, arguments))
     }

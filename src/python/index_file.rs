@@ -22,6 +22,7 @@ use super::time::{self, Round};
 use crate::hash_index::{Answers, CreateOptions, IndexFile, KeySource, OpenOptions, PutColumns};
 use crate::io::Location;
 use crate::rocketmq::broker_lock::refuse_running_broker;
+use crate::rocketmq::release::Release;
 use crate::time_range::TimeRange;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -75,7 +76,11 @@ const MAX_THREADS: usize = 64;
 
 /// All releases answer alike.
 pub(super) fn answers(compat: Option<&str>) -> PyResult<Answers> {
-    Ok(if convert::compat(compat)?.is_some() { Answers::Broker } else { Answers::Complete })
+    Ok(answers_of(convert::compat(compat)?))
+}
+
+pub(super) fn answers_of(compat: Option<Release>) -> Answers {
+    if compat.is_some() { Answers::Broker } else { Answers::Complete }
 }
 
 /// The most hits that a caller wants of a key; `None`: all.

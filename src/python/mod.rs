@@ -39,6 +39,8 @@ mod planned_log;
 mod prepared_file;
 mod queue_cross_check;
 mod queue_reader;
+mod queues;
+mod read_plan;
 mod remote_path;
 mod remoting;
 mod report;
@@ -88,6 +90,8 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     thread_lock::register(m)?;
     message_filter::register(m)?;
     queue_reader::register(m)?;
+    queues::register(m)?;
+    read_plan::register(m)?;
     message_reader::register(m)?;
     index_entries::register(m)?;
     index_cross_check::register(m)?;

@@ -7,22 +7,17 @@ use pyo3::prelude::*;
 
 use super::closable::Closable;
 use super::commit_log::{PyCommitLog, Settings};
-use super::consume_queue::PyConsumeQueue;
 use super::convert;
-use super::integer;
 use crate::error::Result;
 use crate::io::Location;
 use crate::io::PlannedFile;
 use crate::io::storage::{self, Identity};
 use crate::rocketmq::commit_log::{Lost, PlannedLog};
-use crate::rocketmq::log_pieces::{self, Units};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyPlannedLog>()?;
     m.add_function(wrap_pyfunction!(_planned_log, m)?)?;
     m.add_function(wrap_pyfunction!(plan_log, m)?)?;
-    m.add_function(wrap_pyfunction!(cut_log, m)?)?;
-    m.add_function(wrap_pyfunction!(cut_queue, m)?)?;
     m.add_function(wrap_pyfunction!(plan_files, m)?)?;
     m.add_function(wrap_pyfunction!(planned_file_faults, m)?)
 }
@@ -30,7 +25,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 /// Path, length, CRC-32 of the first 64 bytes if they are written, and `ETag`.
 type Planned = (OsString, u64, Option<u32>, Option<String>);
 
-/// Files of a commit log that a reader needs, as a plan saw them: `plan_log` and `cut_log` return it.
+/// Files of a commit log that a reader needs, as a plan saw them: `plan_log` and `ReadPlan.cut` return it.
 ///
 /// It pickles, so that a process on another machine can open these files, or say which of them it lacks.
 #[pyclass(name = "PlannedLog", module = "logdex._core", frozen)]
@@ -41,7 +36,7 @@ pub(super) struct PyPlannedLog {
 }
 
 impl PyPlannedLog {
-    fn new(planned: Arc<PlannedLog>, log: &PyCommitLog) -> Self {
+    pub(super) fn new(planned: Arc<PlannedLog>, log: &PyCommitLog) -> Self {
         Self { planned, directory: log.directory(), settings: log.settings().clone() }
     }
 }
@@ -115,76 +110,6 @@ fn plan_log(py: Python<'_>, log: &PyCommitLog, phy_offsets: Option<&Bound<'_, Py
         column.map(|column| column.iter().flatten().filter_map(|offset| u64::try_from(offset).ok()).collect());
     let planned = py.detach(|| inner.plan(offsets.as_deref()))?;
     Ok(PyPlannedLog::new(Arc::new(planned), log))
-}
-
-/// Cut ranges of a log into pieces: at its files, and larger files where messages of some queues begin.
-///
-/// Args:
-///     log: The log.
-///     ranges: Ranges of offsets, ascending.
-///     piece_bytes: About how many bytes a piece may have.
-///     queues: Queues that propose where to cut; without any, files stay whole.
-///
-/// Returns:
-///     A tuple for each piece, in ascending order: its first offset, the offset after its last one, and the plan of its file.
-///
-/// Raises:
-///     OSError: An I/O error.
-#[pyfunction]
-fn cut_log(
-    py: Python<'_>,
-    log: &PyCommitLog,
-    ranges: Vec<(u64, u64)>,
-    #[pyo3(from_py_with = integer::piece_bytes)] piece_bytes: u64,
-    queues: Vec<PyRef<'_, PyConsumeQueue>>,
-) -> PyResult<Vec<(u64, u64, Py<PyPlannedLog>)>> {
-    let inner = log.inner()?;
-    let queues = queues.iter().map(|queue| queue.inner()).collect::<PyResult<Vec<_>>>()?;
-    let pieces = py.detach(|| log_pieces::cut_log(&inner, &ranges, piece_bytes, &queues))?;
-    let mut found: Vec<(u64, u64, Py<PyPlannedLog>)> = Vec::with_capacity(pieces.len());
-    let mut last: Option<Arc<PlannedLog>> = None;
-    for ((begin, end), planned) in pieces {
-        // Pieces of one file share a plan.
-        let shared = found.last().filter(|_| last.as_ref().is_some_and(|last| Arc::ptr_eq(last, &planned)));
-        let object = match shared {
-            Some((_, _, object)) => object.clone_ref(py),
-            None => Py::new(py, PyPlannedLog::new(Arc::clone(&planned), log))?,
-        };
-        last = Some(planned);
-        found.push((begin, end, object));
-    }
-    Ok(found)
-}
-
-/// Cut units of a queue into about as many pieces, which follow each other in the log. Damaged units are cut less.
-///
-/// Args:
-///     log: The log of the queue.
-///     queue: The queue.
-///     place: Its topic and queue id.
-///     units: The first unit, and the one after the last.
-///     phy_offsets: The range of the log to which these units lead.
-///     pieces: The number of pieces.
-///
-/// Returns:
-///     A tuple for each piece: the first unit, the one after the last, and the range of the log, as two offsets.
-///
-/// Raises:
-///     OSError: An I/O error.
-#[pyfunction]
-fn cut_queue(
-    py: Python<'_>,
-    log: &PyCommitLog,
-    queue: &PyConsumeQueue,
-    place: (String, i64),
-    units: (i64, i64),
-    phy_offsets: (u64, u64),
-    pieces: i64,
-) -> PyResult<Vec<(i64, i64, u64, u64)>> {
-    let (log, queue) = (log.inner()?, queue.inner()?);
-    let whole = Units { units, range: phy_offsets };
-    let found = py.detach(|| log_pieces::cut_queue(&log, &queue, (&place.0, place.1), whole, pieces))?;
-    Ok(found.into_iter().map(|Units { units, range }| (units.0, units.1, range.0, range.1)).collect())
 }
 
 /// Return what a plan sees of files whose first bytes may change: path, length, and the `ETag` of an object.

@@ -1,7 +1,5 @@
 //! `QueueReader`: the messages of consume queues, in the order of the log.
 
-use std::sync::Arc;
-
 use arrow_array::RecordBatch;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -13,15 +11,10 @@ use super::convert;
 use super::integer;
 use super::message_filter::PyMessageFilter;
 use crate::error::Result;
-use crate::io::Location;
-use crate::rocketmq::consume_queue::{Boundary, ConsumeQueue, Options};
-use crate::rocketmq::queue_stream::{self, QueuePart, QueueStream, StreamOptions};
-use crate::time_range::TimeRange;
+use crate::rocketmq::queue_stream::{QueuePart, QueueStream, StreamOptions};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<PyQueueReader>()?;
-    m.add_function(wrap_pyfunction!(certain_range, m)?)?;
-    m.add_function(wrap_pyfunction!(dispatched_end, m)?)
+    m.add_class::<PyQueueReader>()
 }
 
 /// How far a stream came, and why it ended early.
@@ -54,29 +47,14 @@ type Part<'py> = (Bound<'py, PyString>, i64, PyRef<'py, PyConsumeQueue>, Option<
 #[pyclass(name = "QueueReader", module = "logdex._core", frozen)]
 pub(super) struct PyQueueReader(BatchStream<QueueStream>);
 
-/// The queue offsets of the messages in a range of time.
-fn in_times(queue: &ConsumeQueue, times: TimeRange, first: Option<i64>, last: Option<i64>) -> Result<(i64, i64)> {
-    let (min, max) = match (first, last) {
-        (Some(first), Some(last)) => return Ok((first, last)),
-        _ => queue.bounds()?,
-    };
-    let begin = if times.begin_ms == i64::MIN { min } else { queue.offset_by_time(times.begin_ms, Boundary::Lower)? };
-    let end = if times.end_ms == i64::MAX {
-        max
-    } else {
-        max.min(queue.offset_by_time(times.end_ms, Boundary::Upper)?.saturating_add(1))
-    };
-    Ok((first.unwrap_or(begin), last.unwrap_or(end)))
-}
-
 batch_reader! {
     PyQueueReader {
         /// Read messages from queues.
         ///
         /// Args:
         ///     log: The log of the store.
-        ///     parts: A tuple for each part: topic, queue id, queue, first queue offset, queue offset after the last; None: as far
-        ///         as the times of the filter reach.
+        ///     parts: A tuple for each part: topic, queue id, queue, first queue offset, queue offset after the last; without
+        ///         one of them as far as the times of the filter reach.
         ///     begin_phy_offset: No message begins before it; None: the start of the log.
         ///     end_phy_offset: No message begins at or after it; None: no bound.
         ///     columns: Names of message columns; all where not given.
@@ -121,8 +99,10 @@ batch_reader! {
             let stream = py.detach(|| {
                 let mut parts = Vec::with_capacity(given.len());
                 for (topic, queue_id, queue, first, last) in given {
-                    let (begin, end) = in_times(&queue, options.filter.times, first, last)?;
-                    parts.push(QueuePart { topic, queue_id, queue, begin, end });
+                    parts.push(match (first, last) {
+                        (Some(begin), Some(end)) => QueuePart { topic, queue_id, queue, begin, end },
+                        _ => QueuePart::matching(queue, topic, queue_id, &options.filter)?,
+                    });
                 }
                 QueueStream::new(&log, parts, options)
             })?;
@@ -141,59 +121,4 @@ batch_reader! {
             Ok(self.0.notes(py)?.fault)
         }
     }
-}
-
-/// Return the range of the log whose messages these queues cover, as (begin, end), if no file at their ends is missing.
-///
-/// Before and after it, a queue may lack messages: its first files may have been lost, or the file after its last, full one.
-///
-/// Args:
-///     log: The log of the store.
-///     parts: The queues, as for `QueueReader`.
-///
-/// Raises:
-///     OSError: An I/O error.
-#[pyfunction]
-fn certain_range(py: Python<'_>, log: &PyCommitLog, parts: Vec<Part<'_>>) -> PyResult<(u64, u64)> {
-    let log = log.inner()?;
-    let mut queues = Vec::with_capacity(parts.len());
-    for (topic, queue_id, queue, ..) in parts {
-        let topic = topic.to_string_lossy().into_owned();
-        queues.push(QueuePart { topic, queue_id, queue: queue.inner()?, begin: 0, end: 0 });
-    }
-    Ok(py.detach(|| queue_stream::certain_range(&log, &queues))?)
-}
-
-/// Return the offset in the log up to which queues lead: the end of the message of the farthest last unit that leads to its
-/// message.
-///
-/// Args:
-///     log: The log of the store.
-///     folders: `consumequeue` and `batchconsumequeue` of a store; each may be missing.
-///     topics: Only queues of these topics; None: all.
-///     access: "auto", "mmap" or "pread".
-///     compat: A broker release whose answers are wanted.
-///     threads: Number of threads that read the queues; None: as many as there are processors, at most 4.
-///
-/// Returns:
-///     The offset; None where no unit leads to its message.
-///
-/// Raises:
-///     OSError: An I/O error.
-#[pyfunction]
-#[pyo3(signature = (log, folders, topics=None, *, access="auto", compat=None, threads=1))]
-fn dispatched_end(
-    py: Python<'_>,
-    log: &PyCommitLog,
-    folders: Vec<Location>,
-    topics: Option<Vec<String>>,
-    access: &str,
-    compat: Option<&str>,
-    #[pyo3(from_py_with = integer::threads)] threads: Option<i64>,
-) -> PyResult<Option<u64>> {
-    let log = log.inner()?;
-    let (access, compat) = (convert::access(access)?, convert::compat(compat)?);
-    let threads = convert::threads(threads)?;
-    let options = Options { access, compat, commit_log: Some(Arc::clone(&log)), ..Options::default() };
-    Ok(py.detach(|| queue_stream::dispatched_end(&log, &folders, topics.as_deref(), &options, threads))?)
 }

@@ -1,23 +1,26 @@
 //! `Store`: the log and the index of a store, searched together, and the results of a search.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::Int64Type;
 use arrow_array::{Int64Array, RecordBatch};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyString};
-use pyo3_arrow::PyTable;
+use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
+use pyo3_arrow::{PyRecordBatch, PyTable};
 
 use super::batch_stream::{BatchStream, Batches, batch_reader};
 use super::candidates::lists;
 use super::closable::Closable;
-use super::commit_log::PyCommitLog;
 use super::convert;
 use super::index_header::PyIndexHeader;
 use super::integer;
 use super::keys::{self, log_notes};
+use super::message_filter::PyMessageFilter;
+use super::queues::PyQueues;
+use super::read_plan::{PyMessageStream, PyReadPlan, scan_choice, with_known_topics};
 use super::report;
 use super::sealed::{PySealedFiles, PySealedStore};
 use super::time;
@@ -29,14 +32,24 @@ use crate::java_text::decode_utf8;
 use crate::report::Finding;
 use crate::rocketmq::candidates::{Checks, Question, VerifiedMessages};
 use crate::rocketmq::commit_log::columns::Column;
-use crate::rocketmq::store::{BatchQuery, Found, FoundBatches, KeyView, Query, Range, SealedAnswer, Store, StoreIndex};
+use crate::rocketmq::store::{
+    BatchQuery, Found, FoundBatches, KeyView, MessageStream, PageQuery, Policy, Query, Range, ReadOptions, ScanChoice,
+    SealedAnswer, Store, StoreIndex, subtract,
+};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyStore>()?;
+    m.add_function(wrap_pyfunction!(subtract_ranges, m)?)?;
     m.add_class::<PyFoundMessages>()?;
     m.add_class::<PyFoundBatches>()?;
     m.add_class::<PyMessagesAt>()?;
     m.add_class::<PyKeyView>()
+}
+
+/// Return the parts of `whole` that are in none of the ranges, in ascending order.
+#[pyfunction]
+fn subtract_ranges(whole: Range, ranges: Vec<Range>) -> Vec<Range> {
+    subtract(whole, ranges)
 }
 
 /// A range of the log that the index covers, and an int64 array of offsets.
@@ -58,49 +71,151 @@ impl PyStore {
 
 #[pymethods]
 impl PyStore {
-    /// Use an open log and the index of its store, and tell the log what the index says of its end.
+    /// Use the log and the queues of a store with its index, and tell the log what the index says of its end.
     ///
     /// Args:
-    ///     root: The root of the store.
-    ///     log: The log.
-    ///     index: The directory of the index files; it may be missing.
+    ///     queues: The queues, with the log.
+    ///     index: The directory of the index files, which may be missing. None: the index is not used.
     ///     sealed: A sealed index, which stands for the index files that are as they were.
     ///     hash_slots: Slots of each index file; None: inferred.
     ///     max_entries: Entries of each index file plus one; None: inferred.
-    ///     clock_slack_ms: How far the broker's clock may have stepped within one index file, in ms.
-    ///     access: "auto", "mmap" or "pread".
-    ///     compat: A broker release whose answers are wanted.
     ///
     /// Raises:
     ///     GeometryError: Slots and entries are not given and cannot be inferred.
     ///     ValueError: The index files have other slots and entries.
     ///     OSError: An I/O error.
     #[staticmethod]
-    #[pyo3(signature = (root, log, index, *, sealed=None, hash_slots=None, max_entries=None, clock_slack_ms=3_600_000, access="auto", compat=None))]
-    #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
+    #[pyo3(signature = (queues, index, *, sealed=None, hash_slots=None, max_entries=None))]
     fn open(
         py: Python<'_>,
-        root: Location,
-        log: &PyCommitLog,
-        index: Location,
+        queues: &PyQueues,
+        index: Option<Location>,
         sealed: Option<PyRef<'_, PySealedStore>>,
         #[pyo3(from_py_with = integer::hash_slots)] hash_slots: Option<i64>,
         #[pyo3(from_py_with = integer::max_entries)] max_entries: Option<i64>,
-        #[pyo3(from_py_with = integer::clock_slack_ms)] clock_slack_ms: i64,
-        access: &str,
-        compat: Option<&str>,
     ) -> PyResult<Self> {
+        let (queues, sealed) = (queues.inner()?, sealed.map(|sealed| sealed.inner()));
+        let reading = queues.options();
         let options = FilesOptions {
             geometry: convert::wanted_geometry(hash_slots, max_entries)?,
-            access: convert::access(access)?,
-            answers: super::index_file::answers(compat)?,
+            access: reading.access,
+            answers: super::index_file::answers_of(reading.compat),
             ..FilesOptions::default()
         };
-        let (log, sealed) = (log.inner()?, sealed.map(|sealed| sealed.inner()));
-        let store = py.detach(|| Store::open(&root, log, StoreIndex::new(&index, options, clock_slack_ms, sealed)));
-        let store = Self(Closable::new(store?, root));
+        let root = queues.root().clone();
+        let index = match index {
+            Some(index) => StoreIndex::new(&index, options, reading.clock_slack_ms, sealed),
+            None => StoreIndex::unused(&root),
+        };
+        let store = Self(Closable::new(py.detach(|| Store::open(queues, index))?, root));
         store.with(py, |_| Ok(()))?;
         Ok(store)
+    }
+
+    /// Read the messages that pass a filter, in the order of the log.
+    ///
+    /// Args:
+    ///     selection: The filter.
+    ///     columns: Names of columns, in the order wanted; None: all.
+    ///     body: "decoded" or "stored".
+    ///     scan: When the log is read for given topics or keys: "auto", True or False.
+    ///     threads: Threads that check and decode; None: as many as there are processors, at most 4.
+    ///     known_topics: Called without arguments; returns the topics that a message may have, None: only the log knows.
+    ///
+    /// Raises:
+    ///     ValueError: An unknown column or word.
+    ///     OSError: An I/O error; the reader raises it, too.
+    #[pyo3(signature = (selection, *, columns=None, body="decoded", scan=None, threads=None, known_topics=None))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
+    fn messages(
+        &self,
+        py: Python<'_>,
+        selection: &PyMessageFilter,
+        columns: Option<&Bound<'_, PyAny>>,
+        body: &str,
+        scan: Option<&Bound<'_, PyAny>>,
+        #[pyo3(from_py_with = integer::threads)] threads: Option<i64>,
+        known_topics: Option<Py<PyAny>>,
+    ) -> PyResult<PyMessageStream> {
+        let scan = scan.map_or(Ok(ScanChoice::Auto), scan_choice)?;
+        let (store, threads) = (self.0.get()?, convert::threads(threads)?);
+        let options = ReadOptions {
+            filter: selection.inner(),
+            columns: super::commit_log::columns(columns)?,
+            bodies: super::commit_log::bodies(body)?,
+            salvage: !store.index().is_brokers(),
+            threads,
+        };
+        let stream = with_known_topics(py, known_topics, |known| {
+            let policy = Policy::of_stream(scan, &options.filter, threads);
+            let plan = store.plan(&options.filter, None, policy, known)?;
+            Ok(MessageStream::new(plan, options))
+        });
+        log_notes(py, store.take_notes())?;
+        Ok(PyMessageStream::new(stream?))
+    }
+
+    /// Plan a read for tasks that run in any order.
+    ///
+    /// Args:
+    ///     selection: The filter.
+    ///     phy_offsets: The offsets of the messages, if the caller knows them; None: it does not.
+    ///     pushdown: Use index and queues; otherwise whole ranges of the log are read.
+    ///     known_topics: As for `messages`.
+    ///
+    /// Raises:
+    ///     OSError: An I/O error.
+    #[pyo3(signature = (selection, *, phy_offsets=None, pushdown=true, known_topics=None))]
+    fn plan(
+        &self,
+        py: Python<'_>,
+        selection: &PyMessageFilter,
+        phy_offsets: Option<Vec<i64>>,
+        pushdown: bool,
+        known_topics: Option<Py<PyAny>>,
+    ) -> PyResult<PyReadPlan> {
+        let (store, threads) = (self.0.get()?, convert::threads(None)?);
+        let filter = selection.inner();
+        let plan = with_known_topics(py, known_topics, |known| {
+            store.plan(&filter, phy_offsets, Policy::of_tasks(pushdown, threads), known)
+        });
+        log_notes(py, store.take_notes())?;
+        Ok(PyReadPlan { plan: plan?, queues: Arc::clone(store.queues()) })
+    }
+
+    /// Read some messages next to a position in the log; see `MessageStore.page`.
+    ///
+    /// Returns:
+    ///     The messages, where the next page begins or None, the bytes of the log up to there, all bytes that the filter leaves, whether
+    ///     the queues were read, and the findings of what was passed over.
+    ///
+    /// Raises:
+    ///     OSError: An I/O error.
+    #[pyo3(signature = (selection, *, position=None, columns=None, limit, newest_first, seconds))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
+    fn page<'py>(
+        &self,
+        py: Python<'py>,
+        selection: &PyMessageFilter,
+        #[pyo3(from_py_with = integer::position)] position: Option<i64>,
+        columns: Option<&Bound<'_, PyAny>>,
+        #[pyo3(from_py_with = integer::limit)] limit: u64,
+        newest_first: bool,
+        seconds: f64,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let query = PageQuery {
+            filter: selection.inner(),
+            position,
+            columns: super::commit_log::columns(columns)?,
+            limit: usize::try_from(limit).unwrap_or(usize::MAX),
+            backwards: newest_first,
+            most_time: Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX),
+            threads: convert::threads(None)?,
+        };
+        let page = self.with(py, |store| store.page(query))?;
+        let batch = PyRecordBatch::new(page.batch).into_arro3(py)?;
+        let findings = PyTuple::new(py, report::findings(py, &page.findings)?)?;
+        (batch, page.next_position, page.done, page.total, page.by_queues, findings).into_pyobject(py)
     }
 
     /// True if a sealed index stands for index files.

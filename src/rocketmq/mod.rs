@@ -14,7 +14,6 @@ pub mod index_entries;
 pub mod index_recovery;
 pub mod index_rows;
 pub mod log_entries;
-pub mod log_pieces;
 pub mod message_columns;
 pub mod meter;
 mod names;

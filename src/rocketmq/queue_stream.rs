@@ -26,10 +26,11 @@ use arrow_schema::{ArrowError, SchemaRef};
 
 use super::commit_log::columns::{self, Column};
 use super::commit_log::{BatchBuilder, Bodies, CommitLog, Filter, FramesAt, Row, Wanted};
-use super::consume_queue::{ConsumeQueue, Kind, Options, each_topic, queues_of};
+use super::consume_queue::{Boundary, ConsumeQueue, Kind, Options, each_topic, queues_of};
 use crate::error::{Error, Result};
 use crate::io::Location;
 use crate::java_text::decode_utf8;
+use crate::time_range::TimeRange;
 
 /// Maximum number of messages of a step.
 const STEP: usize = 8192;
@@ -45,6 +46,9 @@ const LEAST_SHARE: usize = 256;
 /// Maximum number of reads of a batch queue: each read scans all its units.
 const BATCH_READINGS: i64 = 16;
 
+/// Units from which the size of the messages of a queue is estimated.
+const UNITS_SAMPLED: i64 = 64;
+
 /// A part of a queue.
 #[derive(Debug)]
 pub struct QueuePart {
@@ -58,6 +62,40 @@ pub struct QueuePart {
     pub begin: i64,
     /// Queue offset after the last.
     pub end: i64,
+}
+
+impl QueuePart {
+    /// Returns the part of a queue that may hold messages of a filter, from their times and queue offsets.
+    ///
+    /// # Errors
+    /// An I/O error, with the path.
+    pub fn matching(queue: Arc<ConsumeQueue>, topic: String, queue_id: i64, filter: &Filter) -> Result<Self> {
+        let (mut begin, mut end) = queue.bounds()?;
+        let TimeRange { begin_ms, end_ms } = filter.times;
+        if begin_ms > i64::MIN {
+            begin = begin.max(queue.offset_by_time(begin_ms, Boundary::Lower)?);
+        }
+        if end_ms < i64::MAX {
+            end = end.min(queue.offset_by_time(end_ms, Boundary::Upper)?.saturating_add(1));
+        }
+        let begin = begin.max(*filter.queue_offsets.start());
+        let end = end.min(filter.queue_offsets.end().saturating_add(1));
+        Ok(Self { topic, queue_id, queue, begin, end })
+    }
+
+    /// Returns about how many bytes the messages have, from the first units.
+    ///
+    /// # Errors
+    /// An I/O error, with the path.
+    pub fn bytes(&self) -> Result<u64> {
+        let (mut bytes, mut units) = (0, 0);
+        self.queue.units(self.begin, self.end.min(self.begin.saturating_add(UNITS_SAMPLED)), |unit| {
+            bytes += u64::try_from(unit.unit.size).unwrap_or(0);
+            units += 1;
+        })?;
+        let count = u64::try_from(self.end.saturating_sub(self.begin)).unwrap_or(0);
+        Ok(bytes.checked_div(units).map_or(0, |mean: u64| mean.saturating_mul(count)))
+    }
 }
 
 /// The range and the columns that a stream reads.

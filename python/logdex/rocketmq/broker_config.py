@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from logdex.rocketmq.queues import QueueSet
+    from logdex._core import Queues
+
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
@@ -166,7 +167,7 @@ def parse_offsets(table: object) -> dict[tuple[str, str], dict[int, int]]:
     return found
 
 
-def group_offsets(config: Path, queues: QueueSet, group: str | None) -> list[GroupOffset]:
+def group_offsets(config: Path, queues: Queues, group: str | None) -> list[GroupOffset]:
     """Return how far each group has read, or one of them, sorted; an offset in a queue without files has no end."""
     found: dict[tuple[str, str], dict[int, int]] = {}
     for table in (OFFSETS, LIGHT_OFFSETS):

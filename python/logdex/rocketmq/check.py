@@ -11,18 +11,17 @@ from logdex.hash_index.geometry import entry_offset
 from logdex.report import Finding, Report, merge
 from logdex.rocketmq.find import TAG_PREFIX
 from logdex.rocketmq.layout import configured_topics
-from logdex.rocketmq.read import Range, read_ahead, subtract, union
+from logdex.rocketmq.read import Range, read_ahead
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from arro3.core import RecordBatch
 
-    from logdex._core import CommitLog, IndexFile
+    from logdex._core import CommitLog, IndexFile, Queues
     from logdex._types import Progress
     from logdex.rocketmq.index_service import IndexService
     from logdex.rocketmq.layout import StoreLayout
-    from logdex.rocketmq.queues import QueueSet
 
 _Missing: TypeAlias = tuple[int, str, str]
 
@@ -45,7 +44,7 @@ _ROWS = 8_192
 class StoreCheck:
     """One check of a store; linear in the log, the queues and the index."""
 
-    def __init__(self, layout: StoreLayout, log: CommitLog, queues: QueueSet, index: IndexService | None) -> None:
+    def __init__(self, layout: StoreLayout, log: CommitLog, queues: Queues, index: IndexService | None) -> None:
         self._layout = layout
         self._log = log
         unclean = layout.abort.exists()
@@ -118,7 +117,7 @@ class IndexCheck:
         self._check = IndexCrossCheck(self._files, tags=self._tags, log_begin=log.min_offset)
         # The messages at a file's ends may have keys in the files beside it.
         headers = [file.header for file in self._files]
-        self._covered = union((header.begin_phy_offset, header.end_phy_offset + 1) for header in headers)
+        self._covered = [(header.begin_phy_offset, header.end_phy_offset + 1) for header in headers]
         self._end = max((header.end_phy_offset for header in headers), default=None)
         self._findings: list[Finding] = []
 
@@ -152,7 +151,7 @@ class IndexCheck:
 
         If only tags are missing there is no fault: the broker indexed tags for a time, and did not for a time.
         """
-        gaps = subtract((self._log.min_offset, self._log.max_offset), self._covered)
+        gaps = _core.subtract_ranges((self._log.min_offset, self._log.max_offset), self._covered)
         headers = [(file.path, file.header) for file in self._files]
         spans = [(path, header.begin_phy_offset, header.end_phy_offset) for path, header in headers]
         holes: dict[Range, list[_Missing]] = {}

@@ -7,14 +7,13 @@ from contextlib import closing
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from logdex._core import delivered_levels, last_message, local_path
+from logdex._core import Queues, delivered_levels, last_message, local_path
 from logdex._files import refuse_broker_directory
 from logdex._types import MAX_INT32
 from logdex.hash_index.query import MIN_TIME, TimeRange
 from logdex.report import Finding, Report
 from logdex.rocketmq.broker_config import SCHEDULE_TOPIC
 from logdex.rocketmq.index_service import INDEXES_TAGS
-from logdex.rocketmq.queues import QueueSet
 from logdex.rocketmq.write.options import DEFAULT_FILE_SIZE, StoreOptions
 from logdex.rocketmq.write.parts import StoreParts
 from logdex.rocketmq.write.recovery import READING, holds_log
@@ -105,7 +104,7 @@ def copy_messages(
     first = next(messages, None)
     if first is None:
         return Report(findings, {"messages": 0, "log_bytes": 0})
-    queues = QueueSet(store.layout, store.commit_log, READING)
+    queues = Queues(store.root, store.commit_log, **READING)
     with closing(queues):
         offsets = _first_offsets(queues, topic, TimeRange.of(begin, end))
         parts = StoreParts(target, _options(store, queues, offsets, zone, compat))
@@ -133,7 +132,7 @@ def copy_messages(
     return Report(findings, {"messages": count, "log_bytes": log_bytes})
 
 
-def _first_offsets(queues: QueueSet, topic: str | None, times: TimeRange) -> dict[tuple[str, int], int]:
+def _first_offsets(queues: Queues, topic: str | None, times: TimeRange) -> dict[tuple[str, int], int]:
     """Return the queue offset of the first message of each queue in a time range."""
     offsets: dict[tuple[str, int], int] = {}
     for (name, queue_id), paths in queues.directories().items():
@@ -148,7 +147,7 @@ def _first_offsets(queues: QueueSet, topic: str | None, times: TimeRange) -> dic
 
 def _options(
     store: MessageStore,
-    queues: QueueSet,
+    queues: Queues,
     offsets: dict[tuple[str, int], int],
     zone: str | tzinfo | None,
     compat: Compat | None,
@@ -165,7 +164,7 @@ def _options(
         file_size=file_size,
         queue_file_size=sizes.get("file_size"),
         batch_queue_file_size=sizes.get("batch_file_size"),
-        extension_file_size=queues.extension_file_size(),
+        extension_file_size=sizes.get("extension_file_size"),
         hash_slots=files[0].hash_slots if files else None,
         max_entries=files[0].max_entries if files else None,
         zone=zone,

@@ -1,4 +1,4 @@
-"""One message of a commit log, and its offset id."""
+"""One message of a commit log, its offset id, and a page of messages."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ from logdex.notebook import short_bytes
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+    from arro3.core import RecordBatch
+
+    from logdex.report import Finding
 
 _MSG_ID = re.compile(r"[0-9A-Fa-f]{32}([0-9A-Fa-f]{24})?")
 _OFFSET_DIGITS = 16
@@ -91,3 +95,29 @@ def is_msg_id(text: str) -> bool:
 def offset_in_msg_id(msg_id: str) -> int:
     """Return the commit-log offset in an offset id (MessageDecoder#decodeMessageId)."""
     return int(msg_id[-_OFFSET_DIGITS:], 16)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class MessagePage:
+    """Some messages next to a position in the log.
+
+    Attributes:
+        batch: The messages, in the order asked for.
+        next_position: Where the next page begins; None: nothing is left in this direction.
+        done: Bytes of the log from where the filters let a reader begin to where this page ends.
+        total: Bytes of the log that the filters leave.
+        by_queues: The messages were read through the queues of their topic, not from the log.
+        findings: The missing and damaged places that this page passed over.
+    """
+
+    batch: RecordBatch
+    next_position: int | None
+    done: int
+    total: int
+    by_queues: bool
+    findings: tuple[Finding, ...]
+
+    def __repr__(self) -> str:
+        """Return the number of messages and the position, not the messages."""
+        damage = f", {len(self.findings)} findings" if self.findings else ""
+        return f"MessagePage({self.batch.num_rows} messages, next_position={self.next_position}{damage})"

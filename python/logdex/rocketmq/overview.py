@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from arro3.core import DataType, RecordBatchReader
 
-from logdex._core import StoreCheckpoint
+from logdex._core import StoreCheckpoint, subtract_ranges
 from logdex.errors import LogdexError
 from logdex.report import Damage
-from logdex.rocketmq.read import subtract
+from logdex.rocketmq.queues import totals
 from logdex.usage import Usage, days
 
 if TYPE_CHECKING:
@@ -19,16 +19,15 @@ if TYPE_CHECKING:
 
     from arro3.core import Array
 
-    from logdex._core import CommitLog, ConsumeQueue, Store
+    from logdex._core import CommitLog, ConsumeQueue, Queues, Store
     from logdex.rocketmq.index_service import IndexService
     from logdex.rocketmq.layout import StoreLayout
-    from logdex.rocketmq.queues import QueueSet
 
 
 def overview(
     layout: StoreLayout,
     log: CommitLog,
-    queues: QueueSet,
+    queues: Queues,
     index: IndexService | None,
     search: Store,
 ) -> dict[str, Any]:
@@ -39,8 +38,8 @@ def overview(
         flushed = checkpoint_times(StoreCheckpoint.open(layout.checkpoint))
     index_files = index.files if index is not None else []
     headers = [file.header for file in index_files if len(file)]
-    gaps, totals = log.gaps(), queues.totals()
-    Damage.of([*gaps, *totals.gaps]).warn()
+    gaps, counted = log.gaps(), totals(queues)
+    Damage.of([*gaps, *counted.gaps]).warn()
     indexed = max((header.end_phy_offset for header in headers), default=None)
     return {
         "commit_log": str(layout.commit_log),
@@ -50,17 +49,17 @@ def overview(
         "max_offset": end,
         "log_bytes": end - first,
         "missing_log_bytes": sum(end - begin for begin, end, _ in gaps) or None,
-        "not_indexed_bytes": sum(end - begin for begin, end in subtract((first, end), search.covered())),
+        "not_indexed_bytes": sum(end - begin for begin, end in subtract_ranges((first, end), search.covered())),
         "first_message_timestamp": first_time(log, first),
         **flushed,
         "broker": _broker(layout),
-        "queues": sum(each.queues for each in totals.topics) if queues.is_readable() else None,
+        "queues": sum(each.queues for each in counted.topics) if queues.is_readable() else None,
         "index_entries": sum(map(len, index_files)) if index is not None else None,
         "hash_slots": index_files[0].hash_slots if index_files else None,
         "max_entries": index_files[0].max_entries if index_files else None,
         "indexed_up_to_offset": indexed,
         "sealed_index": search.sealed_words,
-        "topics": [each[:3] for each in totals.topics],
+        "topics": [each[:3] for each in counted.topics],
         "index_files": [
             (file.path.name, len(file), file.header.begin_timestamp, file.header.end_timestamp) for file in index_files
         ],
@@ -77,18 +76,18 @@ def first_time(log: CommitLog, begin: int, end: int | None = None) -> int | None
     return None
 
 
-def store_times(log: CommitLog, queues: QueueSet, topic: str | None) -> list[int]:
+def store_times(log: CommitLog, queues: Queues, topic: str | None) -> list[int]:
     """Return store times in ms of the first and last message of each queue of a topic; without queues, of the log."""
-    totals = queues.totals(None if topic is None else [topic])
-    offsets: Array | list[int] = totals.ends
-    if not totals.topics and log.files:
+    counted = totals(queues, None if topic is None else [topic])
+    offsets: Array | list[int] = counted.ends
+    if not counted.topics and log.files:
         newest = log.scan(begin_phy_offset=int(log.files[-1].name), columns=("phy_offset",))
         offsets = [log.min_offset, *(batch.column(0)[-1].as_py() for batch in newest if batch.num_rows)]
     times = log.messages(offsets, columns=("store_timestamp",)).column(0).cast(DataType.int64()).to_pylist()
     return [time for time in times if time is not None]
 
 
-def usage(log: CommitLog, queues: QueueSet, *, by_day: bool) -> Iterator[Usage]:
+def usage(log: CommitLog, queues: Queues, *, by_day: bool) -> Iterator[Usage]:
     """Return the messages of each queue, and the bytes of their frames in the log, as the queue's units tell."""
     for (topic, queue_id), paths in queues.directories().items():
         for queue in map(queues.open, paths):

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     import os
     from datetime import tzinfo
 
-    from logdex._core import CommitLog, MessageReader
+    from logdex._core import CommitLog, MessageReader, Queues
     from logdex._types import Progress
-    from logdex.rocketmq.queues import QueueSet
     from logdex.rocketmq.read import Range
 
 _COLUMNS = (*INDEXED_COLUMNS, "store_size")
@@ -71,7 +70,7 @@ def build_index(
 
 def build_queues(
     log: CommitLog,
-    queues: QueueSet,
+    queues: Queues,
     directory: str | os.PathLike[str],
     *,
     threads: int,
@@ -80,10 +79,10 @@ def build_queues(
     """Write the queues of a log by the broker's rules; see `MessageStore.build_queues`."""
     refuse_broker_directory(local_path(directory), others=commit_log_directories(log.path))
     span = (log.min_offset, log.max_offset)
-    sizes: dict[str, Any] = dict(queues.file_sizes())
+    sizes: dict[str, Any] = queues.file_sizes()
     # Opened first: it checks the number of threads, before a directory is created.
     reader = log.scan(columns=ConsumeQueueWriter.columns, threads=threads)
-    writer = ConsumeQueueWriter.create(directory, **sizes, extension_file_size=queues.extension_file_size())
+    writer = ConsumeQueueWriter.create(directory, **sizes)
     with closing(read_ahead(reader, progress, span)) as batches:
         for batch in batches:
             writer.append_batch(batch)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import operator
 import os
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from logdex import _core
-from logdex._core import CommitLog, RemotePath, ThreadLock, locate, locate_beside
+from logdex._core import CommitLog, MessageFilter, RemotePath, ThreadLock, locate, locate_beside
 from logdex._filesystem import all_in_filesystem, in_filesystem
-from logdex._types import MAX_INT64, check_int64, check_queue_id, check_text
+from logdex._types import check_int64, check_queue_id, check_text
 from logdex.arrow import BatchStream
 from logdex.detection import Kind, detect
 from logdex.hash_index.query import CLOCK_SLACK_MS, TimeRange, check_clock_slack, check_max_num
@@ -23,18 +24,17 @@ from logdex.rocketmq.explain import explain
 from logdex.rocketmq.find import ANY_TOPIC, BODY_BUDGET_BYTES, result_of, scan_bytes
 from logdex.rocketmq.index_service import INDEXES_TAGS, IndexService
 from logdex.rocketmq.layout import StoreLayout, configured_topics, find_layout
-from logdex.rocketmq.message import is_msg_id, offset_in_msg_id
+from logdex.rocketmq.message import MessagePage, is_msg_id, offset_in_msg_id
 from logdex.rocketmq.overview import overview, store_times, usage
-from logdex.rocketmq.pages import PageFilter, PageRead
-from logdex.rocketmq.queues import QueueSet
-from logdex.rocketmq.read import MessageRead, is_unicode
+from logdex.rocketmq.queues import totals
+from logdex.rocketmq.read import check_scan, planned_messages, with_warning_of_topics
 from logdex.rocketmq.rebuild import build_index, build_queues
 from logdex.rocketmq.sealed import open_store, seal
 from logdex.source import Info, Source, Table
 from logdex.usage import check_by, grouped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
     from datetime import tzinfo
     from pathlib import Path
 
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from logdex.rocketmq.explain import Explanation
     from logdex.rocketmq.find import FindResult, KeyView
     from logdex.rocketmq.message import Message
-    from logdex.rocketmq.pages import MessagePage
     from logdex.rocketmq.queues import TopicTotals
     from logdex.rocketmq.read import Range
     from logdex.usage import By, Usage
@@ -77,12 +76,11 @@ class MessageStore(Source):
         self._index: IndexService | None = None
         reading = {"access": options["access"], "compat": options["compat"]}
         self._commit_log = CommitLog.open(layout.commit_log, **reading)
-        self._queues = QueueSet(layout, self._commit_log, {**reading, "clock_slack_ms": options["clock_slack_ms"]})
+        slack_ms = options["clock_slack_ms"]
+        self._queues = _core.Queues(layout.root, self._commit_log, **reading, clock_slack_ms=slack_ms)
         self._closed = False
-        choices = {name: value for name, value in options.items() if name != "sealed"}
-        self._search = _core.Store.open(layout.root, self._commit_log, layout.index, sealed=sealed, **choices)
-        salvage = options["compat"] is None
-        self._read = MessageRead(layout, self._commit_log, self._queues, salvage=salvage, index=self._search)
+        geometry = {name: options[name] for name in ("hash_slots", "max_entries")}
+        self._search = _core.Store.open(self._queues, layout.index, sealed=sealed, **geometry)
         self._topics_in_log: tuple[int, list[str]] | None = None
 
     @classmethod
@@ -205,7 +203,9 @@ class MessageStore(Source):
             CorruptFileError: An index file is damaged.
         """
         self._check_open()
-        if not is_unicode(chain(topics, keys)):
+        try:
+            "".join(chain(topics, keys)).encode()
+        except UnicodeEncodeError:
             return None
         times = TimeRange.of(begin, end)
         return self._search.indexed_offsets(list(topics), list(keys), begin=times.begin, end=times.end)
@@ -415,21 +415,28 @@ class MessageStore(Source):
         if topic is not None:
             (topic,) = _texts("topic", [topic])
             chosen = [topic] if chosen is None or topic in chosen else []
-        return self._read.messages(
-            chosen,
-            queue_id,
-            TimeRange.of(begin, end),
-            span=(begin_phy_offset or 0, MAX_INT64 if end_phy_offset is None else end_phy_offset),
-            columns=columns,
-            scan=scan,
-            slack_ms=self._options["clock_slack_ms"],
-            keys=None if keys is None else list(_texts("keys", keys)),
-            tags=tags,
+        check_scan(scan)
+        conditions: dict[str, Any] = {"queue_id": queue_id, "begin": begin, "end": end, "keys": keys, "tags": tags}
+        conditions |= {"begin_phy_offset": begin_phy_offset, "end_phy_offset": end_phy_offset}
+        stream = self._search.messages(
+            _selection(chosen, **conditions),
+            columns=None if columns is None else list(columns),
             body=body,
-            on_damage=on_damage,
+            scan=scan,
             threads=threads,
-            known_topics=self._topics_here,
+            known_topics=partial(self._topics_here, scan=False),
         )
+        damage = Damage()
+
+        def batches() -> Generator[RecordBatch, None, None]:
+            yield from planned_messages(stream, on_damage or damage.add)
+            damage.warn()
+
+        read = batches()
+        if chosen:
+            may_scan = all(condition is None for condition in conditions.values())
+            read = with_warning_of_topics(stream, read, chosen, self._topics_here, may_scan=may_scan)
+        return BatchStream(stream.schema, read, damage.findings)
 
     def page(
         self,
@@ -475,15 +482,18 @@ class MessageStore(Source):
         if limit < 0:
             raise ValueError(f"limit={limit}: expected 0 or more")
         check_queue_id(queue_id)
-        wanted = PageFilter(
-            topic,
-            queue_id,
-            TimeRange.of(begin, end),
-            None if keys is None else list(_texts("keys", keys)),
-            None if tags is None else list(_texts("tags", tags)),
+        topics = None if topic is None else [topic]
+        selection = _selection(topics, queue_id=queue_id, begin=begin, end=end, keys=keys, tags=tags)
+        return MessagePage(
+            *self._search.page(
+                selection,
+                position=position,
+                columns=None if columns is None else list(columns),
+                limit=limit,
+                newest_first=newest_first,
+                seconds=seconds,
+            )
         )
-        page = PageRead(self._read, wanted, limit=limit, backwards=newest_first, seconds=seconds)
-        return page.page(position, columns, self._options["clock_slack_ms"])
 
     @property
     def topics(self) -> list[str]:
@@ -537,7 +547,9 @@ class MessageStore(Source):
             TypeError: The topic is not text, or the number is not an integer.
         """
         self._check_open()
-        return self._queues.queue(topic, queue_id)
+        if not isinstance(topic, str):
+            raise TypeError(f"a topic is str, not {type(topic).__name__}")
+        return self._queues.queue(topic, operator.index(queue_id))
 
     def queue_ids(self, topic: str) -> list[int]:
         """Return the ids of the queues that a topic has in the store, sorted."""
@@ -602,7 +614,7 @@ class MessageStore(Source):
         """
         self._check_open()
         chosen = _topics(topics)
-        return self._queues.totals(chosen, measure=measure).topics
+        return totals(self._queues, chosen, measure=measure).topics
 
     def usage(self, by: By = "topic") -> list[Usage]:
         """Return how many messages and bytes of the log each topic, queue or day (UTC, of the store time) has.
@@ -787,3 +799,28 @@ def _texts(name: str, values: Iterable[str]) -> Iterable[str]:
         if not isinstance(value, str):
             raise TypeError(f"{name}: expected str, found {type(value).__name__}")
         yield value
+
+
+def _selection(
+    topics: list[str] | None,
+    *,
+    queue_id: int | None,
+    begin: Time | None,
+    end: Time | None,
+    keys: Iterable[str] | None,
+    tags: Iterable[str] | None,
+    begin_phy_offset: int | None = None,
+    end_phy_offset: int | None = None,
+) -> MessageFilter:
+    """Return the conditions of a read as the core takes them."""
+    times = TimeRange.of(begin, end)
+    return MessageFilter(
+        topics=topics,
+        queue_ids=None if queue_id is None else [queue_id],
+        begin=times.begin,
+        end=times.end,
+        keys=None if keys is None else list(_texts("keys", keys)),
+        tags=None if tags is None else list(_texts("tags", tags)),
+        begin_phy_offset=begin_phy_offset,
+        end_phy_offset=end_phy_offset,
+    )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from logdex.rocketmq import FindResult, Message, MessageStore
     from logdex.rocketmq.explain import Explanation
-    from logdex.rocketmq.pages import MessagePage
+    from logdex.rocketmq.message import MessagePage
     from logdex.web.commands import Place
 
 _COLUMNS = (

@@ -42,7 +42,7 @@ impl WriterOptions {
 pub(super) const EXTENSION_FOLDER: &str = "consumequeue_ext";
 
 /// The folder of the queues of a kind in a store.
-pub(super) fn folder(kind: Kind) -> &'static str {
+pub(crate) fn folder(kind: Kind) -> &'static str {
     match kind {
         Kind::Plain => "consumequeue",
         Kind::Batch => BATCH_FOLDER,

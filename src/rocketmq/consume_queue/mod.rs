@@ -13,7 +13,7 @@ mod write;
 
 pub use check::{CrossCheck, StoreState, is_dispatched};
 pub use directories::{WriterOptions, list_queues, list_topics};
-pub(crate) use directories::{each_topic, queues_of};
+pub(crate) use directories::{each_topic, folder, queues_of};
 pub(crate) use read::ExtensionReader;
 pub use read::{
     Boundary, ConsumeQueue, ExtensionUnit, Kind, Options, TopicTotals, Totals, extension_batch, is_extension_address,

@@ -21,6 +21,7 @@ const MOST_OF_BROKER: usize = 64;
 #[derive(Debug)]
 pub struct StoreIndex {
     directory: Location,
+    is_used: bool,
     options: FilesOptions,
     clock_slack_ms: i64,
     sealed: Option<Arc<SealedStore>>,
@@ -74,7 +75,13 @@ impl StoreIndex {
         clock_slack_ms: i64,
         sealed: Option<Arc<SealedStore>>,
     ) -> Self {
-        Self { directory: directory.to_owned(), options, clock_slack_ms, sealed, state: ProcessMutex::new() }
+        let (directory, state) = (directory.to_owned(), ProcessMutex::new());
+        Self { directory, is_used: true, options, clock_slack_ms, sealed, state }
+    }
+
+    /// The index of a store that is read as if it had none.
+    pub fn unused(root: &Location) -> Self {
+        Self { is_used: false, ..Self::new(root, FilesOptions::default(), 0, None) }
     }
 
     /// The directory of the index files.
@@ -107,7 +114,7 @@ impl StoreIndex {
     /// As [`IndexFiles::refresh`]; `InvalidArgument` if the files have other slots and entries than those given.
     pub fn all_files(&self) -> Result<Option<Arc<IndexFiles>>> {
         let known = self.state.with(|state| state.all.clone());
-        if known.is_some() || !storage::is_directory(&self.directory) {
+        if known.is_some() || !self.is_used || !storage::is_directory(&self.directory) {
             return Ok(known);
         }
         let files = Arc::new(IndexFiles::new(&self.directory, self.options.clone()));

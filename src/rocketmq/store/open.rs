@@ -3,28 +3,33 @@
 use std::sync::Arc;
 
 use super::index::{IndexView, StoreIndex};
+use super::queues::Queues;
 use super::unindexed::Unindexed;
 use crate::error::Result;
 use crate::io::{Location, storage};
 use crate::rocketmq::commit_log::CommitLog;
 use crate::rocketmq::consume_queue::is_dispatched;
 
-/// The log and the index of a store.
+/// The log, the queues and the index of a store.
 #[derive(Debug)]
 pub struct Store {
     pub(super) log: Arc<CommitLog>,
+    pub(super) queues: Arc<Queues>,
     pub(super) index: StoreIndex,
+    /// How far the broker's clock may have stepped within a file, in ms.
+    pub(super) slack_ms: i64,
     pub(super) unindexed: Unindexed,
 }
 
 impl Store {
-    /// Uses an open log and an index, and tells the log what the index says of its end. A sealed index that stands for no file any
+    /// Uses the log and the queues of a store, and its index, and tells the log what the index says of its end. A sealed index that stands for no file any
     /// more is not used.
     ///
     /// # Errors
     /// `Geometry` if slots and entries are not given and cannot be inferred; `InvalidArgument` if they are others; an I/O error.
-    pub fn open(root: &Location, log: Arc<CommitLog>, index: StoreIndex) -> Result<Self> {
-        let mut store = Self { log, index, unindexed: Unindexed::default() };
+    pub fn open(queues: Arc<Queues>, index: StoreIndex) -> Result<Self> {
+        let (root, log, slack_ms) = (queues.root().clone(), Arc::clone(queues.log()), queues.options().clock_slack_ms);
+        let mut store = Self { log, queues, index, slack_ms, unindexed: Unindexed::default() };
         let view = store.index.view()?;
         if view.as_ref().is_none_or(IndexView::is_unsealed) {
             store.index.drop_sealed(view.is_some());
@@ -45,7 +50,7 @@ impl Store {
             }
         }
         if is_clean() {
-            expect_end_after(&store.log, root, view.last_message()?);
+            expect_end_after(&store.log, &root, view.last_message()?);
         }
         Ok(store)
     }
@@ -53,6 +58,11 @@ impl Store {
     /// The log.
     pub fn log(&self) -> &Arc<CommitLog> {
         &self.log
+    }
+
+    /// The queues.
+    pub fn queues(&self) -> &Arc<Queues> {
+        &self.queues
     }
 
     /// The index.

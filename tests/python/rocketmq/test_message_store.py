@@ -17,7 +17,6 @@ import logdex
 from index_inputs import snapshot
 from logdex.kafka import Log, LogDir
 from logdex.rocketmq import IndexService, MessageStore, StoreWriter
-from logdex.rocketmq.read import subtract, union
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -358,15 +357,6 @@ def test_open_opens_a_store_and_names_what_is_none(store: Callable[[str], Path],
     for call in (logdex.open, MessageStore.open):
         with pytest.raises(FileNotFoundError):
             call(tmp_path / "none")
-
-
-def test_ranges() -> None:
-    assert union([(5, 7), (1, 3), (3, 4), (6, 9), (9, 9)]) == [(1, 4), (5, 9)]
-    assert subtract((0, 10), []) == [(0, 10)]
-    assert subtract((0, 10), [(0, 3), (5, 20)]) == [(3, 5)]
-    assert subtract((2, 6), [(0, 1), (7, 9)]) == [(2, 6)]
-    assert subtract((2, 6), [(0, 9)]) == []
-    assert subtract((4, 4), []) == []
 
 
 def test_tags_of_a_range_that_is_not_indexed_are_found_only_if_the_index_holds_tags(tmp_path: Path) -> None:

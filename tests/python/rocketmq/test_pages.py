@@ -9,8 +9,7 @@ import pytest
 
 import golden
 from logdex.errors import DamageWarning
-from logdex.rocketmq import MessageStore, StoreWriter
-from logdex.rocketmq.queues import QueueSet
+from logdex.rocketmq import MessageStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,31 +130,3 @@ def test_a_frame_inside_of_a_body_is_no_first_message(store: Callable[[str], Pat
             assert opened.commit_log.next_message(offset, offset + 1) == offset
             assert opened.commit_log.next_message(offset - 1, offset) is None
             assert opened.commit_log.next_message(offset - 1, offset + 1) == offset
-
-
-def test_pages_of_a_quiet_topic_read_all_queues_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other queues determine up to which offset the queues are reliable. A store may have 100,000 of them."""
-
-    def put(first: int) -> None:
-        options: dict[str, Any] = {"file_size": 32 << 20, "max_message_size": 2 << 20, "services": False}
-        with StoreWriter.open(tmp_path / "store", **options) as writer:
-            writer.put_message("quiet", b"quiet %d" % first)
-            for _ in range(6):
-                writer.put_message("busy", bytes(1 << 20))
-
-    reads = []
-    dispatched_end = QueueSet.dispatched_end
-
-    def counted(queues: QueueSet, topics: Any, threads: int | None) -> Any:
-        reads.append(topics)
-        return dispatched_end(queues, topics, threads)
-
-    put(0)
-    monkeypatch.setattr(QueueSet, "dispatched_end", counted)
-    with MessageStore.open(tmp_path / "store") as store:
-        for _ in range(3):
-            assert store.page(topic="quiet").batch.column("body").to_pylist() == [b"quiet 0"]
-        assert reads.count(None) == 1
-        put(1)
-        assert store.page(topic="quiet").batch.column("body").to_pylist() == [b"quiet 1", b"quiet 0"]
-        assert reads.count(None) == 2

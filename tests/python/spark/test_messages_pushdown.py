@@ -14,7 +14,6 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 
 import golden
 from logdex.rocketmq import StoreWriter
-from logdex.rocketmq.queues import QueueSet
 from logdex.spark.messages.plan import LogPiece, OffsetsPiece, QueuePiece
 from logdex.spark.messages.source import MessagesSource
 
@@ -231,17 +230,3 @@ def test_a_unit_that_leads_elsewhere_hides_no_message(
     read, rows = _read(tmp_path, topic="T", minPartitions=pieces)
     assert size == 1 << 30 or any(isinstance(piece, QueuePiece) for piece in read)
     assert [row["phy_offset"] for row in rows] == put
-
-
-def test_a_queue_that_is_begun_while_a_read_is_planned_is_not_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with StoreWriter.open(tmp_path, file_size=1 << 20, hash_slots=10, max_entries=1000, services=False) as writer:
-        for _ in range(100):
-            writer.put_message("Other", bytes(1000))
-        first, second = (writer.put_message("T", queue_id=number).phy_offset for number in range(2))
-    # The second message, and its queue, came after the end of the queues was read.
-    monkeypatch.setattr(QueueSet, "dispatched_end", lambda *_: second)
-    pieces, rows = _read(tmp_path, topic="T")
-    assert any(isinstance(piece, QueuePiece) for piece in pieces)
-    assert [row["phy_offset"] for row in rows] == [first, second]

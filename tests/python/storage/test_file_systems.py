@@ -17,7 +17,7 @@ import golden
 import golden_kafka
 import store_answers
 from logdex.kafka import Log, LogDir
-from logdex.rocketmq import CommitLog, IndexService, MessageStore
+from logdex.rocketmq import CommitLog, IndexService, MessageStore, StoreWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -192,12 +192,35 @@ def test_an_error_of_an_earlier_read_is_not_the_next_reads(store: Callable[[str]
         handler.error = PermissionError("no entry for you")
         handler.slow = "commitlog/00000000000000131072"
         with pytest.raises(PermissionError, match="00000000000000065536"):
-            list(opened.messages(scan=True))
+            list(opened.commit_log.scan(threads=4))
         # This file was requested ahead, and is refused while the next read waits for it.
         assert handler.waits.wait(60)
         handler.error = None
         threading.Timer(0.5, handler.answers.set).start()
         assert pa.table(opened.messages(scan=True)).num_rows == 553
+
+
+def test_pages_of_a_quiet_topic_read_all_queues_once(tmp_path: Path) -> None:
+    """Other queues determine up to which offset the queues are reliable. A store may have 100,000 of them."""
+
+    def put(first: int) -> None:
+        with StoreWriter.open(tmp_path, file_size=32 << 20, max_message_size=2 << 20, services=False) as writer:
+            writer.put_message("quiet", b"quiet %d" % first)
+            for _ in range(6):
+                writer.put_message("busy", bytes(1 << 20))
+
+    put(0)
+    handler = Counted(tmp_path)
+    with MessageStore.open(str(tmp_path), filesystem=pafs.PyFileSystem(handler)) as store:
+
+        def reads() -> int:
+            return sum(directory.endswith("consumequeue/busy/0") for directory in handler.listed)
+
+        assert store.page(topic="quiet").batch.column("body").to_pylist() == [b"quiet 0"]
+        before = reads()
+        for _ in range(3):
+            store.page(topic="quiet")
+        assert 0 < before == reads()
 
 
 def test_pickle_and_fork_are_refused(store: Callable[[str], Path]) -> None:

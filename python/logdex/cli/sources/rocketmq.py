@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from arro3.core import RecordBatchReader
 
-from logdex._core import distinct, time_text
+from logdex._core import distinct, subtract_ranges, time_text
 from logdex.cli.output import BOLD, Progress, complain, in_flags, say_json, say_lines, say_rows, styled
 from logdex.cli.sources.opened import LogRead, Opened, Part, nothing_matches
 from logdex.detection import OFFSET_NAME, Kind, detect
@@ -20,7 +20,6 @@ from logdex.rocketmq import CommitLog, ConsumeQueue, IndexFile, IndexService, Me
 from logdex.rocketmq.find import ANY_TOPIC
 from logdex.rocketmq.overview import checkpoint_times, first_time
 from logdex.rocketmq.queues import UNIT_BYTES
-from logdex.rocketmq.read import subtract
 from logdex.source import Info, Table
 
 if TYPE_CHECKING:
@@ -190,7 +189,7 @@ def _say_limits(result: FindResult, arguments: argparse.Namespace) -> None:
     """Print on standard error what limits the answer, so that standard output holds only messages."""
     if result.truncated:
         complain(f"there are more than {arguments.max}")
-    size = sum(sum(end - begin for begin, end in subtract(part, result.unreadable)) for part in result.unscanned)
+    size = sum(sum(end - begin for begin, end in subtract_ranges(part, result.unreadable)) for part in result.unscanned)
     if size:
         complain(f"{size_text(size)} of the log are neither indexed nor scanned (--scan all scans them)")
     for begin, end in result.unreadable:

@@ -18,6 +18,7 @@ from logdex._core import (
     CommitLog,
     CommitLogWriter,
     ConsumeQueueWriter,
+    Queues,
     StoreLock,
     ThreadLock,
     broker_lock_holder,
@@ -33,7 +34,6 @@ from logdex._files import refuse_broker_directory
 from logdex.errors import LockedError
 from logdex.rocketmq.index_service import INDEXES_TAGS, IndexService
 from logdex.rocketmq.layout import ABORT, StoreLayout
-from logdex.rocketmq.queues import QueueSet
 from logdex.rocketmq.write.dispatch import Dispatcher
 from logdex.rocketmq.write.options import DEFAULT_FILE_SIZE
 from logdex.rocketmq.write.recovery import READING, RecoveryPlan, RecoveryReport, holds_log, plan_recovery
@@ -201,7 +201,7 @@ class StoreParts:
             # A damaged queue is written again from its damage on.
             begin = min(begin, max(self._queues.dispatch_offset, self._reader.min_offset))
         self._dispatcher = Dispatcher(self._reader, self._queues, self._index, tags, begin)
-        queues = QueueSet(layout, self._reader, READING)
+        queues = Queues(layout.root, self._reader, **READING)
         self._releases.append(queues.close)
         self._schedule = ScheduleService(queues, self._offsets, self._levels, self.log, options.flush == "sync")
         self._disk = DiskWatch([layout.commit_log, layout.queues], options.retention, options.zone)

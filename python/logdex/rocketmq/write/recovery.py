@@ -11,7 +11,7 @@ import errno
 import os
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from logdex._core import (
     CommitLog,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from logdex.rocketmq.layout import StoreLayout
     from logdex.rocketmq.write.options import StoreOptions
 
-READING = {"access": "auto", "compat": None, "clock_slack_ms": 0}
+READING: dict[str, Any] = {"access": "auto", "compat": None, "clock_slack_ms": 0}
 
 _STOPS = ("file-name", "not-a-file", "file-size", "file-empty")
 """Kinds of findings in a log that prevent a broker from starting."""

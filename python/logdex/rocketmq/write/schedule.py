@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from logdex._core import CommitLogWriter
-    from logdex.rocketmq.queues import QueueSet
+    from logdex._core import CommitLogWriter, Queues
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +29,7 @@ _log = logging.getLogger(__name__)
 class ScheduleService:
     """Delivers the parked messages of a store. Not for several threads at a time."""
 
-    _queues: QueueSet
+    _queues: Queues
     _offsets: DelayOffsets
     _levels: Sequence[int]
     """The delays of the levels, in ms, level 1 first."""

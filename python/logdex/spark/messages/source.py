@@ -141,9 +141,9 @@ class ReadOptions:
         """Split what is wanted into tasks."""
         # A broker's walk ends at damage, so a file must not be split behind it.
         size = self.size if self.compat is None else TaskSize(MAX_INT64, self.size.min_tasks)
-        plan = MessagePlan(self.layout, self.open(), self.wanted)
+        plan = MessagePlan(self.layout, self.open(), self.wanted, pushdown=self.pushdown)
         damage.miss_topics(plan.unknown_topics())
-        return plan.tasks(size, damage, pushdown=self.pushdown)
+        return plan.tasks(size, damage)
 
     def rows(self, pieces: Sequence[Piece], damage: SparkDamage) -> Iterator[Any]:
         """Read pieces as Arrow batches for Spark, in a worker."""

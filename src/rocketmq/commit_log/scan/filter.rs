@@ -33,6 +33,16 @@ impl TextSet {
         }
     }
 
+    /// Returns the texts, sorted.
+    pub fn texts(&self) -> Vec<String> {
+        let mut texts: Vec<String> = match self {
+            Self::Few(texts) => texts.clone(),
+            Self::Many(texts) => texts.iter().cloned().collect(),
+        };
+        texts.sort_unstable();
+        texts
+    }
+
     /// Returns whether the set contains this text.
     #[inline]
     pub fn contains(&self, text: &str) -> bool {
