@@ -44,12 +44,12 @@ test: need-java $(VENV)/.extension ## run all tests: Rust, Python, Spark
 	@echo '== cargo test'
 	@$(CARGO) test --locked --quiet
 	@echo '== pytest'
-	@$(PY) -m pytest -q -n $(TEST_PROCESSES) --dist loadfile --ignore tests/python/web
+	@$(PY) -m pytest -q -n $(TEST_PROCESSES) --dist loadfile --ignore tests/python/browse
 
 .PHONY: test-web
 test-web: need-browser $(VENV)/.extension ## test the pages of `logdex browse` in Chromium
-	@echo '== pytest tests/python/web'
-	@$(PY) -m pytest -q tests/python/web
+	@echo '== pytest tests/python/browse'
+	@$(PY) -m pytest -q tests/python/browse
 
 .PHONY: test-storage
 test-storage: need-java need-maven $(VENV)/.extension ## test other stores than S3 on real servers: Azure, HDFS (needs npm, Maven)

@@ -46,7 +46,7 @@ html_theme_options = {"navigation_with_keys": True}
 html_copy_source = False
 copybutton_exclude = ".linenos, .gp, .go"
 
-PUBLIC_MODULES = ("logdex", "logdex.kafka", "logdex.rocketmq", "logdex.spark", "logdex.web")
+PUBLIC_MODULES = ("logdex", "logdex.kafka", "logdex.rocketmq", "logdex.spark", "logdex.browse")
 _INCLUDED = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 """Documents outside of docs, and the pages that include them."""
 

@@ -35,9 +35,9 @@ pub enum Error {
         path: PathBuf,
         /// Byte offset in the file.
         offset: u64,
-        /// What the format or its neighbours ask for.
+        /// The value that the format or its neighbours require.
         expected: String,
-        /// What the file holds.
+        /// The content of the file.
         found: String,
     },
     /// The geometry of an index file cannot be inferred from its content.
@@ -47,7 +47,7 @@ pub enum Error {
         path: PathBuf,
         /// The first of the fits, as (`hash_slots`, `max_entries`).
         fits: Vec<(u32, u32)>,
-        /// How many geometries fit.
+        /// The number of geometries that fit.
         count: usize,
         /// Length of the file in bytes.
         size: u64,
@@ -111,9 +111,9 @@ pub struct Undecodable {
     pub path: PathBuf,
     /// Byte offset in that file.
     pub offset: u64,
-    /// What its bytes should be.
+    /// The expected bytes.
     pub expected: String,
-    /// What they are.
+    /// The found bytes.
     pub found: String,
 }
 

@@ -42,7 +42,7 @@ fn decode_malformed(bytes: &[u8]) -> String {
     text
 }
 
-/// How many bytes after the `ED` that `part` points at inside `bytes` belong to the same encoded surrogate.
+/// The number of bytes after the `ED` that `part` points at inside `bytes` belong to the same encoded surrogate.
 fn surrogate_tail_at(bytes: &[u8], part: &[u8]) -> u8 {
     let at = part.as_ptr().addr() - bytes.as_ptr().addr();
     match bytes.get(at + 1..) {

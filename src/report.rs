@@ -70,7 +70,7 @@ kinds! {
     IndexMissing = "index-missing",
     /// Entries that do not ascend.
     IndexOrder = "index-order",
-    /// The length of an index is no multiple of its entry.
+    /// The length of an index is not a multiple of its entry.
     IndexSize = "index-size",
     /// Slots after the last entry that are not zeros.
     IndexTail = "index-tail",
@@ -80,7 +80,7 @@ kinds! {
     LogBlank = "log-blank",
     /// A log that ends before the place that its queues lead to.
     LogEnd = "log-end",
-    /// A frame that is no valid message.
+    /// A frame that is not a valid message.
     LogFrame = "log-frame",
     /// A message after the end of the log that was truncated before.
     LogGhost = "log-ghost",
@@ -124,7 +124,7 @@ kinds! {
     TimeIndexEnd = "time-index-end",
     /// The last batch runs past the end of the file.
     TornBatch = "torn-batch",
-    /// A file that the system does not let us read.
+    /// A file that cannot be read for an I/O error.
     Unreadable = "unreadable",
     /// Zeros to the end of the file, as a preallocated log has them.
     ZeroTail = "zero-tail",
@@ -139,9 +139,9 @@ pub struct Finding {
     pub offset: u64,
     /// The kind.
     pub kind: Kind,
-    /// What the format or its neighbours ask for.
+    /// The value that the format or its neighbours require.
     pub expected: String,
-    /// What the file holds.
+    /// The content of the file.
     pub found: String,
 }
 
@@ -177,7 +177,7 @@ impl Flaw {
 pub struct Report {
     /// In the order in which they were met.
     pub findings: Vec<Finding>,
-    /// How many things of each kind were checked.
+    /// The number of things of each kind that were checked.
     pub checked: Vec<(&'static str, u64)>,
 }
 

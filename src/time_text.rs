@@ -41,7 +41,7 @@ fn days_of(year: i64, month: i64, day: i64) -> Option<i64> {
 ///
 /// # Errors
 ///
-/// What was expected and found. A number before 1990 is refused with both of its readings.
+/// The expected and the found value. A number before 1990 is refused with both of its readings.
 pub fn parse_time(text: &str, now_ms: i64, end: bool) -> Result<i64, String> {
     if let Some(age) = text.strip_prefix('-').and_then(age_ms) {
         // A cast of such a number is exact enough for an age, and cannot wrap.

@@ -51,7 +51,7 @@ def main() -> None:
         assert not hasattr(importlib.import_module(name), "DefaultSource")
     assert not [name for name in FOREIGN if name in sys.modules]
     # What the pages of `logdex browse` need beside modules is in the wheel, too.
-    web = Path(logdex.__file__).parent / "web"
+    web = Path(logdex.__file__).parent / "browse"
     for part in ("templates/base.html", "static/style.css", "static/htmx.min.js", "static/htmx.LICENSE.txt"):
         assert (web / part).is_file(), part
     arro3 = importlib.metadata.version("arro3-core")

@@ -88,7 +88,7 @@ def open(  # noqa: A001 -- logdex.open, as gzip.open
     """
     # Of these and of the brokers, `import logdex` needs none.
     from logdex._filesystem import in_filesystem  # noqa: PLC0415 -- as above
-    from logdex.detection import Kind, kind_to_open, refusal  # noqa: PLC0415 -- as above
+    from logdex.source import Kind, kind_to_open, refusal  # noqa: PLC0415 -- as above
 
     root = locate(path, storage_options) if filesystem is None else in_filesystem(path, filesystem, storage_options)
     kind = kind_to_open(root, options)

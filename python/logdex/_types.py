@@ -5,7 +5,10 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    import os
 
 Access: TypeAlias = Literal["auto", "mmap", "pread"]
 Body: TypeAlias = Literal["decoded", "stored"]
@@ -18,6 +21,8 @@ OnError: TypeAlias = Literal["raise", "skip", "stop"]
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the bytes done and the bytes in all."""
 Scan: TypeAlias = Literal["auto", True, False]
+Sealed: TypeAlias = "str | os.PathLike[str]"
+"""Which sealed index a store uses: "auto" is that in its root, if there is one, "never" none; or the directory of one."""
 Stop: TypeAlias = Literal["broker", "salvage", "valid"]
 Time: TypeAlias = int | datetime | str
 """Milliseconds since the epoch, an aware datetime, or ISO 8601 with a zone."""
@@ -25,7 +30,6 @@ Time: TypeAlias = int | datetime | str
 MIN_INT64 = -(1 << 63)
 MAX_INT64 = (1 << 63) - 1
 MAX_INT32 = (1 << 31) - 1
-
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 

@@ -12,7 +12,7 @@ use crate::java_text::decode_utf8;
 const SHORT: usize = 32;
 const MIDDLE: usize = 128;
 
-/// Where a value begins in a buffer, and its length; a length below 0 is null.
+/// The start of a value in a buffer, and its length; a length below 0 is null.
 pub(crate) type Place = (u32, i32);
 
 /// The first `len` bytes of `from`. If `from` is longer, a copy may take more bytes than `len`.

@@ -3,7 +3,7 @@
 
 use arrow_buffer::{ArrowNativeType, Buffer, ScalarBuffer};
 
-/// How many finished batches are remembered, so that their memory can be reused.
+/// The number of finished batches that are kept, so that their memory can be reused.
 const HANDED: usize = 8;
 
 /// A vector whose memory is reused.

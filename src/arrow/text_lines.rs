@@ -10,7 +10,7 @@ use super::text_rows::{Pieces, Row, columns};
 use crate::error::Error;
 use crate::time_text::TimeText;
 
-/// Letters of a text that are shown, and half as many bytes of what is no text.
+/// Letters of a text that are shown, and half as many bytes of what is not a text.
 const SHOWN: usize = 2_000;
 
 /// Writes the rows of a batch of messages or of Kafka records, in pieces of whole lines.

@@ -32,21 +32,21 @@ fn take_u32(input: &mut &[u8]) -> Result<u32, DecodeError> {
     Ok(u32::from_le_bytes(*word))
 }
 
-/// Whether to check the checksum of a frame's header: old writers computed it over another range.
+/// True if to check the checksum of a frame's header: old writers computed it over another range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeaderChecksum {
     Checked,
     Ignored,
 }
 
-/// Whether to check the size and checksum of a frame's whole content.
+/// True if to check the size and checksum of a frame's whole content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
     Checked,
     Ignored,
 }
 
-/// Decode all frames of `input`.
+/// Decodes all frames of `input`.
 pub(crate) fn decode(mut input: &[u8], output: &mut Output) -> Result<(), DecodeError> {
     frame(&mut input, HeaderChecksum::Checked, Content::Checked, output)?;
     // Java's reader ignores a rest that is shorter than a magic.
@@ -56,7 +56,7 @@ pub(crate) fn decode(mut input: &[u8], output: &mut Output) -> Result<(), Decode
     Ok(())
 }
 
-/// Decode the first frame of `input`. Ignore the bytes after it, and the size and checksum of its content, as Kafka's reader
+/// Decodes the first frame of `input`. Ignores the bytes after it, and the size and checksum of its content, as Kafka's reader
 /// does: batches have a checksum of their own. Source: `Lz4BlockInputStream#readHeader`, `#readBlock`.
 pub(crate) fn decode_first(mut input: &[u8], checksum: HeaderChecksum, output: &mut Output) -> Result<(), DecodeError> {
     frame(&mut input, checksum, Content::Ignored, output)
@@ -142,7 +142,7 @@ fn frame(input: &mut &[u8], checksum: HeaderChecksum, whole: Content, output: &m
     Ok(())
 }
 
-/// Decode a block of at most `most` bytes whose history begins at `begin`.
+/// Decodes a block of at most `most` bytes whose history begins at `begin`.
 fn compressed_block(block: &[u8], most: usize, begin: usize, output: &mut Output) -> Result<(), DecodeError> {
     let wanted = most.min(block.len().saturating_mul(MOST_GROWTH));
     let (filled, free) = output.free(wanted);

@@ -5,7 +5,7 @@ pub(crate) const FIRST: usize = 64 * 1024;
 /// A buffer that grew beyond this for one input is freed.
 const KEEP: usize = 16 * 1024 * 1024;
 
-/// Why data cannot be decoded.
+/// The reason why data cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DecodeError {
     /// The output is larger than the limit.
@@ -53,7 +53,7 @@ impl Output {
         self.limit
     }
 
-    /// Return the filled bytes, and free space for `more` bytes, or for as many as the limit allows and one.
+    /// Returns the filled bytes, and free space for `more` bytes, or for as many as the limit allows and one.
     pub(crate) fn free(&mut self, more: usize) -> (&[u8], &mut [u8]) {
         let most = self.limit.saturating_add(1);
         let wanted = self.filled.saturating_add(more).min(most);
@@ -71,7 +71,7 @@ impl Output {
         (filled, free)
     }
 
-    /// Count bytes that were written to the free space.
+    /// Counts bytes that were written to the free space.
     pub(crate) fn add(&mut self, bytes: usize) -> Result<(), DecodeError> {
         self.filled = self.filled.saturating_add(bytes).min(self.bytes.len());
         if self.filled > self.limit { Err(self.too_long()) } else { Ok(()) }

@@ -7,7 +7,7 @@ use zstd::zstd_safe;
 
 use super::{DecodeError, FIRST, Output};
 
-/// Decode all frames of `input`.
+/// Decodes all frames of `input`.
 pub(crate) fn decode(decoder: &mut zstd_safe::DCtx<'_>, input: &[u8], output: &mut Output) -> Result<(), DecodeError> {
     let mut more = FIRST;
     loop {

@@ -26,7 +26,7 @@ const MOST_KEPT: usize = 64 << 20;
 /// Chunks that are kept however long they are: a batch may begin in one and end in the next.
 const LEAST_KEPT: usize = 2;
 
-/// Where the chunks are stored.
+/// The place of the chunks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stored {
     /// All chunks have this stored length, the last one has another.
@@ -47,7 +47,7 @@ pub struct Chunks {
     pub len: u64,
     /// Length of each chunk but the last; not 0.
     pub chunk_len: u64,
-    /// Where they are stored.
+    /// Their place.
     pub stored: Stored,
 }
 
@@ -91,13 +91,13 @@ pub type Decode = dyn Fn(Vec<u8>, usize) -> Result<Vec<u8>, (String, String)> + 
 pub struct StoredFile {
     /// The file that has the chunks.
     pub path: PathBuf,
-    /// Where the first one begins in it.
+    /// The start of the first one in it.
     pub begin: u64,
     /// Distinguishes that file from others, with the path; changes with its content.
     pub tag: (Option<Arc<Options>>, String),
-    /// Where they are.
+    /// Their place.
     pub chunks: Chunks,
-    /// How they are decoded.
+    /// The way to decode them.
     pub decode: Arc<Decode>,
 }
 
@@ -108,7 +108,7 @@ impl fmt::Debug for StoredFile {
     }
 }
 
-/// What distinguishes a stored file: path, begin and tag.
+/// The identity of a stored file: path, begin and tag.
 type Key = (PathBuf, u64, (Option<Arc<Options>>, String));
 /// A chunk that was decoded: its file, its number, and its bytes.
 type Kept = (Arc<Key>, u64, Arc<Vec<u8>>);

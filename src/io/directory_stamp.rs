@@ -41,7 +41,7 @@ pub fn directory_stamp(directory: &Location, files: bool) -> Result<String> {
     Ok(stamp)
 }
 
-/// The stamp of a remote directory: names, lengths and identities, which one request tells.
+/// The stamp of a remote directory: names, lengths and identities, which one request returns.
 fn remote_stamp(directory: &Location) -> Result<String> {
     match storage::list(directory) {
         Ok(listed) => {

@@ -158,7 +158,7 @@ pub fn next_data(file: &File, offset: u64) -> io::Result<Option<u64>> {
     }
 }
 
-/// Returns the offset of the first byte from `offset` on that was never written, as far as the file system tells; the length of the
+/// Returns the offset of the first byte from `offset` on that was never written, by the file system's own record; the length of the
 /// file if all bytes were written.
 ///
 /// Pages in the cache count as written, also those that only a reader put there.
@@ -178,7 +178,7 @@ pub fn next_hole(file: &File, offset: u64) -> io::Result<u64> {
     }
 }
 
-/// Returns the length of the file: this system does not know which bytes were written.
+/// Returns the length of the file: this system does not record which bytes were written.
 ///
 /// # Errors
 /// An I/O error.
@@ -200,7 +200,7 @@ pub fn drop_cache(file: &File, part: std::ops::Range<u64>) {
 #[cfg(not(target_os = "linux"))]
 pub fn drop_cache(_file: &File, _part: std::ops::Range<u64>) {}
 
-/// Returns `offset`: this system does not know which bytes were written.
+/// Returns `offset`: this system does not record which bytes were written.
 ///
 /// # Errors
 /// None here.

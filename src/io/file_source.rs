@@ -11,7 +11,7 @@ use super::remote::RemoteFile;
 use super::source::{ReadAt, WriteAt};
 use crate::error::{Error, Result};
 
-/// How the bytes of a file are read and written.
+/// The way to read and write the bytes of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Access {
     /// A map, or `pread`/`pwrite` if mapping fails.

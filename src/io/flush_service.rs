@@ -2,7 +2,7 @@
 //!
 //! With asynchronous flush (upstream `FlushRealTimeService`) the thread flushes every half second if there are four pages or more,
 //! and every ten seconds everything. With synchronous flush each put waits, and one flush serves all puts that wait. A put flushes
-//! itself, or lets a thread do it if it waits only for some time (upstream `GroupCommitService`).
+//! itself, or leaves it to a thread if it waits only for some time (upstream `GroupCommitService`).
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -37,7 +37,7 @@ pub(crate) enum Schedule {
     Demand,
 }
 
-/// What the thread is told, and tells.
+/// The messages to and from the thread.
 #[derive(Debug, Default)]
 struct Signal {
     asked: Mutex<Asked>,
@@ -132,7 +132,7 @@ fn flush_on_demand(signal: &Signal, flushed: &dyn Flushed) {
             flushed.flush_in_thread();
             asked = signal.lock();
         }
-        // Under the lock, so that no put misses it. Also if another thread has flushed since a put asked.
+        // Under the lock, so that no put misses it. Also if another thread has flushed since the request of a put.
         signal.changed.notify_all();
         if !is_asked {
             asked = signal.changed.wait(asked).unwrap_or_else(PoisonError::into_inner);
@@ -146,7 +146,7 @@ mod tests {
 
     use super::*;
 
-    /// A log of ten bytes on a disk that waits until it is let go.
+    /// A log of ten bytes on a disk that waits until it is released.
     #[derive(Debug, Default)]
     struct Slow {
         gate: Mutex<bool>,
@@ -182,7 +182,7 @@ mod tests {
         service.wait(&*log, 3, Duration::from_secs(60));
     }
 
-    /// A log that somebody else flushes before the thread looks.
+    /// A log that another thread flushes before this thread checks.
     #[derive(Debug, Default)]
     struct Raced {
         looks: AtomicU64,
@@ -194,7 +194,7 @@ mod tests {
         }
 
         fn waits_for(&self, end: u64) -> bool {
-            // The first look is that of the put.
+            // The first check is that of the put.
             end > 0 && self.looks.fetch_add(1, Ordering::AcqRel) == 0
         }
 

@@ -13,7 +13,7 @@ use super::source::ReadAt;
 pub(crate) struct Holes {
     /// The next hole; empty and at the end of the file if there is none.
     next: Option<Range<u64>>,
-    /// Where the zeros before it begin.
+    /// The start of the zeros before it.
     zeros: u64,
     /// The page cache may keep zeros up to here.
     kept: Option<u64>,

@@ -88,7 +88,7 @@ pub fn local_path(given: &Path) -> Result<PathBuf> {
 pub fn beside(root: &Location, given: &Path, options: &Options) -> Result<Location> {
     let Some(main) = root.store().and_then(|store| store.main()) else { return locate(given, options) };
     let located = locate(given, if options.is_empty() { main.options() } else { options })?;
-    // What that store listed or wrote, this one knows.
+    // This store uses the listings and writes of that one.
     let is_same = located.objects().is_some_and(|other| other.is_alike(main));
     Ok(if is_same { Location::within(located.to_path_buf(), Arc::new(main.clone())) } else { located })
 }

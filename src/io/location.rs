@@ -1,5 +1,5 @@
 //! Locations of files: a path of this machine, or a path in a store with all that is needed to read it. A location is a value; nothing
-//! else in the process knows its options.
+//! else in the process has its options.
 
 use std::any::Any;
 use std::cmp::Ordering;
@@ -77,7 +77,7 @@ pub struct Entry {
     /// The name.
     pub name: OsString,
     status: Option<Status>,
-    /// As the directory says it, which asks for nothing more.
+    /// As the directory lists it, without a further request.
     listed: Option<fs::FileType>,
 }
 

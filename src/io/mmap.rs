@@ -41,7 +41,7 @@ impl MappedFile {
         Ok(Self { map, writable, populated: AtomicU64::new(0) })
     }
 
-    /// Asks the system to use large pages for pages that are not in memory yet.
+    /// Requests large pages from the operating system for pages that are not in memory yet.
     pub fn prefer_large_pages(&self) {
         // A file system without large pages refuses it.
         #[cfg(target_os = "linux")]
@@ -223,7 +223,7 @@ impl WriteAt for MappedFile {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         // SAFETY: `at` checked that all records are inside the map; the pointer stays within them or at their end. They
-        // are not published yet, so no reader in this process looks at them; another process must
+        // are not published yet, so no reader in this process reads them; another process must
         // expect any bytes in a file. Straight from registers: through a buffer, each copy would wait for the stores to it.
         unsafe {
             let mut to = self.map.as_mut_ptr().add(at);
@@ -336,7 +336,7 @@ impl MappedFile {
     #[cfg(target_os = "linux")]
     fn has_page_of(&self, offset: u64) -> bool {
         let Ok(at) = self.at(offset, 1) else { return true };
-        // SAFETY: asks for a number.
+        // SAFETY: returns a number.
         let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
         let start = self.map.as_mut_ptr().wrapping_add(at / page * page);
         let mut state = 1u8;
@@ -366,7 +366,7 @@ impl Words<'_> {
         self.0.get(at).map(|word| u32::from_be(word.load(Ordering::Acquire)))
     }
 
-    /// Asks the processor to fetch the cache line of word `at`. A word outside the map is ignored.
+    /// Makes the processor fetch the cache line of word `at`. A word outside the map is ignored.
     #[inline]
     pub fn prefetch(self, at: usize) {
         #[cfg(target_arch = "x86_64")]

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 
 use super::ProcessMutex;
 
-/// What one owner keeps open.
+/// The open files of one owner.
 #[derive(Debug)]
 pub(crate) struct Slot<T> {
     state: ProcessMutex<State<T>>,
@@ -39,7 +39,7 @@ impl<T: Default> OpenCache<T> {
         Self { slots: ProcessMutex::new(), capacity }
     }
 
-    /// Call `open_or_get` with what the slot keeps, and count the slot as open from then on.
+    /// Calls `open_or_get` with what the slot keeps, and counts the slot as open from then on.
     pub(crate) fn with<R, E>(
         &self,
         slot: &Arc<Slot<T>>,
@@ -55,7 +55,7 @@ impl<T: Default> OpenCache<T> {
         Ok(result)
     }
 
-    /// Call with what each listed slot keeps.
+    /// Calls with what each listed slot keeps.
     pub(crate) fn for_each(&self, call: impl Fn(&mut T)) {
         let slots: Vec<_> = self.slots.with(|slots| slots.iter().filter_map(Weak::upgrade).collect());
         // Only one lock is held at a time.
@@ -64,7 +64,7 @@ impl<T: Default> OpenCache<T> {
         }
     }
 
-    /// Add a slot to the list, and close the oldest slot if there are too many.
+    /// Adds a slot to the list, and closes the oldest slot if there are too many.
     fn list(&self, slot: &Arc<Slot<T>>) {
         let oldest = self.slots.with(|slots| {
             slots.retain(|slot| slot.strong_count() > 0);
@@ -79,7 +79,7 @@ impl<T: Default> OpenCache<T> {
 }
 
 impl<T: Default> Slot<T> {
-    /// Look at what is open now.
+    /// Looks at what is open now.
     #[cfg(test)]
     pub(crate) fn peek<R>(&self, look: impl FnOnce(&T) -> R) -> R {
         self.state.with(|state| look(&state.open))

@@ -1,6 +1,6 @@
 //! The check that a directory that is written has no part elsewhere.
 //!
-//! A store may come from elsewhere, and a link in it may lead to any file of this machine. So a writer looks at all names before
+//! A store may come from elsewhere, and a link in it may lead to any file of this machine. So a writer checks all names before
 //! it changes anything. The directory that the caller names may be a link: the caller chose it.
 
 use std::fs::{self, FileType};

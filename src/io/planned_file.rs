@@ -2,7 +2,7 @@
 //!
 //! Device, inode and times differ between copies. The length and the first bytes do not: brokers only append to these files, and
 //! the first bytes of a log file hold offset, time and checksum of its first message or batch. An object of a store is the same
-//! for all readers, so there length and `ETag` count, which the listing of the directory tells: it must not change.
+//! for all readers, so there length and `ETag` count, which the listing of the directory has: it must not change.
 
 use std::io::ErrorKind;
 

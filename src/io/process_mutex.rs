@@ -1,7 +1,7 @@
 //! A mutex of one process.
 //!
 //! A child that is forked has the memory of its parent and none of the parent's other threads. If one of them held a mutex at that
-//! moment, the child would wait for it for ever. So the child looks once at each mutex of its parent: it takes the state of a free
+//! moment, the child would wait for it for ever. So the child checks each mutex once of its parent: it takes the state of a free
 //! one, and starts with an empty state where a thread was at work. The state must therefore be one that can be made again.
 
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
@@ -35,13 +35,13 @@ impl<T: Default> ProcessMutex<T> {
         Self(ArcSwapOption::from_pointee(Owned { process, state: Mutex::new(state) }))
     }
 
-    /// Call with the state, while no other thread of this process has it.
+    /// Calls with the state, while no other thread of this process has it.
     pub(crate) fn with<R>(&self, call: impl FnOnce(&mut T) -> R) -> R {
         let owned = self.owned();
         call(&mut owned.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// As [`Self::with`], for a call that may take long: a wait for another thread's call looks for signals.
+    /// As [`Self::with`], for a call that may take long: a wait for another thread's call checks for signals.
     ///
     /// # Errors
     /// A signal handler ends the wait.
@@ -93,7 +93,7 @@ impl<T: Default> Default for ProcessMutex<T> {
 mod tests {
     use super::*;
 
-    /// As it looks in a child of the process that used it.
+    /// Its state in a child of the process that used it.
     fn in_child(mutex: &ProcessMutex<u32>) -> ProcessMutex<u32> {
         let state = Mutex::new(mutex.with(|state| *state));
         ProcessMutex(ArcSwapOption::from_pointee(Owned { process: Generation::current().other(), state }))

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 
-/// What is at a path instead of a regular file; the cause of an [`io::Error`].
+/// The kind of a path that is not a regular file; the cause of an [`io::Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotAFile {
     /// A directory.
@@ -115,7 +115,7 @@ pub(super) fn not_written(path: &Path) -> Error {
     Error::io(path, io::Error::new(io::ErrorKind::ReadOnlyFilesystem, text))
 }
 
-/// The error of an open call: the system's words for a socket or a link do not say what was found.
+/// The error of an open call: the text of the operating system for a socket or a link does not name the found kind.
 fn refused(path: &Path, write: bool, error: io::Error) -> Error {
     let kind = if write { fs::symlink_metadata(path) } else { fs::metadata(path) };
     match kind.ok().and_then(|kind| NotAFile::of(kind.file_type())) {

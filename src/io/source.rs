@@ -100,10 +100,10 @@ pub trait ReadAt: Send + Sync {
         false
     }
 
-    /// Asks the system to start reading bytes from the disk, without waiting. A hint: errors are ignored.
+    /// Makes the operating system start reading bytes from the disk, without waiting. A hint: errors are ignored.
     fn will_need(&self, _offset: u64, _len: u64) {}
 
-    /// Asks the system to read the whole file into memory. A hint, like [`Self::will_need`].
+    /// Makes the operating system read the whole file into memory. A hint, like [`Self::will_need`].
     fn load(&self) {
         self.will_need(0, self.len());
     }
@@ -130,7 +130,7 @@ pub trait WriteAt: ReadAt {
     fn publish(&self, offset: u64, word: u32) -> io::Result<()>;
 
     /// Stores at most `count` records one after the other from `offset` on, as bytes of the file. A record is whole words, and
-    /// no reader looks at it before a later store is published.
+    /// no reader reads it before a later store is published.
     ///
     /// # Errors
     /// As [`Self::put_words`], for `count` records; `InvalidInput` if a record is not a whole number of words.
@@ -157,7 +157,7 @@ pub trait WriteAt: ReadAt {
         numbers.iter().zip(words).try_for_each(|(&number, word)| self.publish(table + 4 * u64::from(number), word))
     }
 
-    /// Asks the processor to fetch the cache line of `offset` for a store. Does nothing without a map.
+    /// Makes the processor fetch the cache line of `offset` for a store. Does nothing without a map.
     #[inline]
     fn prefetch_to_store(&self, _offset: u64) {}
 

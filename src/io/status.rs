@@ -24,7 +24,7 @@ pub struct Status {
     pub kind: Kind,
     /// Length in bytes; 0 for a directory.
     pub len: u64,
-    /// Time of the last change, where the storage says it.
+    /// Time of the last change, where the storage has it.
     pub modified: Option<SystemTime>,
     /// Shows if another file took the name.
     pub identity: Identity,

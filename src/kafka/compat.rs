@@ -9,7 +9,7 @@ pub struct Compat {
 }
 
 impl Compat {
-    /// Parse a release such as `3.9.0` or `4.1`.
+    /// Parses a release such as `3.9.0` or `4.1`.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('.');
         let mut number = || parts.next().map(str::parse::<u16>);

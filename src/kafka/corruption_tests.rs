@@ -41,7 +41,7 @@ fn count(mut reader: SegmentReader) -> (usize, usize, bool) {
     }
 }
 
-/// Read segments of one partition, each up to the next one's base. Return the offsets, the findings and whether an error ended it.
+/// Reads segments of one partition, each up to the next one's base. Return the offsets, the findings and whether an error ended it.
 fn read_log(segments: &[&Arc<Segment>], on_error: OnError) -> (usize, usize, bool) {
     let ends = segments.iter().skip(1).map(|next| next.base_offset()).chain([i64::MAX]);
     let parts = segments.iter().zip(ends).map(|(segment, end_offset)| SegmentRange {
@@ -53,7 +53,7 @@ fn read_log(segments: &[&Arc<Segment>], on_error: OnError) -> (usize, usize, boo
     count(SegmentReader::records(parts.collect(), scan(on_error)).unwrap())
 }
 
-/// Asks everything; `expected` is called with each answer that is no error.
+/// Calls everything; `expected` is called with each result that is not an error.
 fn ask(segment: &Segment, mut offset: impl FnMut(i64, Option<u64>), mut time: impl FnMut(i64, Option<i64>)) {
     for target in 99..=112 {
         match segment.translate_offset(target, 0) {
@@ -249,7 +249,7 @@ fn a_batch_at_the_last_offset_does_not_hide_later_ones() {
     assert_eq!(read(&segment, OnError::Skip), (14, 1, false));
 }
 
-/// Where the next segment begins, or a batch far beyond it, is not where a segment may end without a word.
+/// A segment must not end without a finding where the next segment begins, or a batch far beyond it.
 #[test]
 fn a_base_offset_beyond_the_next_segment_hides_nothing() {
     let dir = tempfile::tempdir().unwrap();

@@ -9,7 +9,7 @@
 //!     00000000000000000200.snapshot    producers' state                      [`producer_snapshot`]
 //! ```
 //!
-//! All integers are big-endian. Reading creates and changes nothing. The caller chooses the segment: nothing here knows a
+//! All integers are big-endian. Reading creates and changes nothing. The caller chooses the segment: no module here has a
 //! partition. docs/formats/kafka-log.md describes the format.
 //!
 //! Each package uses only those before it:

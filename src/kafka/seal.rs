@@ -1,6 +1,6 @@
 //! Sealing a log directory: the keys of its records, and the values of one header, sorted by their hashes.
 //!
-//! A segment is sealed if reading it passes over nothing. All others are read by each search, as before. So a search that asks the
+//! A segment is sealed if reading it passes over nothing. All others are read by each search, as before. So a search that uses the
 //! sealed rows finds what a scan finds.
 
 use std::collections::{BTreeMap, HashMap};
@@ -152,14 +152,14 @@ impl SegmentSource {
         };
         let begin_offset = self.segment.base_offset();
         let mut ranges = vec![SegmentRange { begin_offset, end_offset, ..owner(&self.segment) }];
-        // Nothing of the next segment is read. A reader that knows of it takes an unfinished end before it for damage.
+        // Nothing of the next segment is read. A reader of the next segment takes an unfinished end before it for damage.
         let nothing = |next| SegmentRange { begin_position: Some(0), end_position: Some(0), ..owner(next) };
         ranges.extend(next.map(nothing));
         SegmentReader::records(ranges, scan)
     }
 }
 
-/// What is known of the rows of a segment.
+/// The facts known of the rows of a segment.
 #[derive(Debug, Default)]
 struct RowFacts {
     last_offset: Option<i64>,
@@ -207,7 +207,7 @@ fn kind_of(path: &str) -> &'static str {
     }
 }
 
-/// What a read of a segment passed over.
+/// The parts of a segment that a read skipped.
 #[derive(Debug)]
 struct PassedOver {
     damage: Vec<Finding>,
@@ -250,7 +250,7 @@ impl SealedLogs {
     /// Reads the catalog in a directory.
     ///
     /// # Errors
-    /// `NotFound`; `Corrupt` if there is another file; the system's error, with the path.
+    /// `NotFound`; `Corrupt` if there is another file; an I/O error, with the path.
     pub fn open(directory: &Location) -> Result<Self> {
         let catalog = place::read_catalog(directory, &[])?;
         let Layout::Partitions(partitions) = &catalog.layout else {
@@ -281,7 +281,7 @@ impl SealedLogs {
         self.catalog.notes.get(HEADER).map(String::as_str)
     }
 
-    /// What the catalog says of the segments that are as they were when they were sealed, each with its number. `segments` are
+    /// The rows of the catalog for the segments that are as they were when they were sealed, each with its number. `segments` are
     /// those of the partition, ascending.
     fn standing<'a>(
         &'a self,
@@ -321,7 +321,7 @@ impl SealedLogs {
     /// Returns the candidates of a hash in some partitions, each with the offsets that are covered: newest first, for each partition.
     ///
     /// # Errors
-    /// `Corrupt` if a file of the sealed index is damaged; the system's error, with the path.
+    /// `Corrupt` if a file of the sealed index is damaged; an I/O error, with the path.
     pub fn select(&self, hash: i32, times: TimeRange, covered: &[(Partition, Vec<Offsets>)]) -> Result<Vec<Vec<i64>>> {
         let of_part: HashMap<u32, usize> = covered
             .iter()
@@ -381,7 +381,7 @@ impl SealedLogs {
     }
 }
 
-/// Whether one of some ascending ranges holds an offset.
+/// True if one of some ascending ranges holds an offset.
 fn holds(ranges: &[Offsets], offset: i64) -> bool {
     let after = ranges.partition_point(|(begin, _)| *begin <= offset);
     after.checked_sub(1).and_then(|at| ranges.get(at)).is_some_and(|(_, end)| offset < *end)

@@ -52,7 +52,7 @@ pub(crate) const MARKER: &str = "000000000000002a00000042000000050232e6fec900300
 /// Two records with the time of the append.
 pub(crate) const APPEND_TIME: &str = "00000000000001f4000000410000000002b76943230008000000010000018bcfe568000000018bcfe6ee9fffffffffffffff\
     ffffffffffffff000000020e000000010261000e00020201026200";
-/// What compaction leaves of a batch of ten.
+/// The rest of a batch of ten after compaction.
 pub(crate) const EMPTIED: &str = "00000000000002bc0000003100000003026ae991ff000000000009ffffffffffffffff0000018bcfe56b0900000000000000\
     0500010000002800000000";
 /// A message of magic 0 at offset 5, and one of magic 1 at offset 6.

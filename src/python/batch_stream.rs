@@ -1,4 +1,4 @@
-//! What the classes that return record batches have in common: they are read, closed or handed over, once.
+//! The common part of the classes that return record batches: they are read, closed or handed over, once.
 
 use std::sync::{Arc, MutexGuard};
 
@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 
 /// A reader of record batches.
 pub(super) trait Batches: RecordBatchReader + Send + 'static {
-    /// What is known of the way so far; it outlives the reader.
+    /// The facts known so far; they outlive the reader.
     type Notes: Clone + Send;
 
     /// Returns the next batch, with the errors as they are.
@@ -28,7 +28,7 @@ struct State<R: Batches> {
     notes: R::Notes,
 }
 
-/// What stands after an object of Python: a reader until it is closed, read to a table or handed over.
+/// The state of an object of Python: a reader until it is closed, read to a table or handed over.
 pub(super) struct BatchStream<R: Batches> {
     state: HandleMutex<State<R>>,
     schema: SchemaRef,
@@ -57,7 +57,7 @@ impl<R: Batches> BatchStream<R> {
         .ok_or_else(is_closed)
     }
 
-    /// What is known by now, or was when the reader was closed, read to its end or handed over.
+    /// The facts known by now, or when the reader was closed, read to its end or handed over.
     pub(super) fn notes(&self, py: Python<'_>) -> PyResult<R::Notes> {
         Ok(py.detach(|| self.lock().map(|state| state.reader.as_ref().map_or_else(|| state.notes.clone(), R::notes)))?)
     }
@@ -84,7 +84,7 @@ impl<R: Batches> BatchStream<R> {
             let batch =
                 py.detach(|| self.lock()?.reader.as_mut().map(R::next_batch).transpose())?.ok_or_else(is_closed)?;
             match batch {
-                // A filter lets little pass: the user may have pressed Ctrl-C meanwhile.
+                // A filter passes few rows: the user may have pressed Ctrl-C meanwhile.
                 Some(batch) if batch.num_rows() == 0 => py.check_signals()?,
                 batch => return batch.map(|batch| PyRecordBatch::new(batch).into_arro3(py)).transpose(),
             }

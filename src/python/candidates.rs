@@ -23,8 +23,8 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 /// Args:
 ///     log: The log.
 ///     phy_offsets: Offsets in the log.
-///     topic: The topic asked for.
-///     key: The key asked for; "T#" and the tags of a message count as one of its keys.
+///     topic: The requested topic.
+///     key: The requested key; "T#" and the tags of a message count as one of its keys.
 ///     begin: First store time, inclusive.
 ///     end: Last store time, inclusive.
 ///

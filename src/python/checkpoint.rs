@@ -172,7 +172,7 @@ impl PyStoreCheckpoint {
     }
 }
 
-/// What a pickled `StoreCheckpoint` comes back through.
+/// The function that restores a pickled `StoreCheckpoint`.
 #[pyfunction]
 fn _open_store_checkpoint(py: Python<'_>, path: Location) -> PyResult<PyStoreCheckpoint> {
     PyStoreCheckpoint::open(py, path, "r", "auto", None)

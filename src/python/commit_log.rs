@@ -716,7 +716,7 @@ impl PyCommitLog {
     ///         "valid" from the first damage on.
     ///     check_crc: False: do not check the checksums of bodies, as a broker when it dispatches.
     ///     selection: Which messages are returned. The others are still checked.
-    ///     queue_end: With "valid": messages before this offset are returned even if they look truncated.
+    ///     queue_end: With "valid": messages before this offset are returned even if they seem truncated.
     ///
     /// Returns:
     ///     A reader of record batches, which is also an Arrow stream.
@@ -767,7 +767,7 @@ impl PyCommitLog {
         Ok(PyMessageReader::new(reader))
     }
 
-    /// Whether `close` was called.
+    /// True if `close` was called.
     #[getter]
     fn closed(&self) -> bool {
         self.log.is_closed()

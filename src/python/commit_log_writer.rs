@@ -82,7 +82,7 @@ impl GivenObject<'_> {
     }
 }
 
-/// What producers sent: plain sends of one of them, or one message or batch.
+/// Messages of producers: plain sends of one of them, or one message or batch.
 #[derive(FromPyObject)]
 enum Sent<'py> {
     Plain(Bound<'py, PySends>),
@@ -287,7 +287,7 @@ impl PyCommitLogWriter {
     ///
     /// Args:
     ///     topic: The topic.
-    ///     body: The body, perhaps compressed, as `sys_flag` says.
+    ///     body: The body, perhaps compressed, by `sys_flag`.
     ///     properties: Names and values, in the order in which they are written.
     ///     queue_id: Queue of the topic.
     ///     flag: The application's flag.
@@ -356,7 +356,7 @@ impl PyCommitLogWriter {
     ///         reconsume_times, prepared_transaction_offset, body, properties (a dict), as_java_map: whether the properties are
     ///         written in the order of Java's HashMap, and is_batch: whether the body is that of a client's batch.
     ///     flush_timeout_s: With synchronous flush, the longest time to wait for it (syncFlushTimeout); None: no limit. What
-    ///         `flushed_offset` has not reached then may be lost with the power; the answers to `Sends` say it.
+    ///         `flushed_offset` has not reached then may be lost with the power; the answers to `Sends` report it.
     ///
     /// Returns:
     ///     For each object: queue_offset, phy_offset and msg_id of its messages; or the reason, if no log takes one. For `Sends`:
@@ -484,7 +484,7 @@ impl PyCommitLogWriter {
     ///
     /// Returns:
     ///     The length of the frames that were appended, and the number of bytes with which the frame after them is whole, as far as
-    ///     it is known: 0 if nothing is left, or if what is left is no frame.
+    ///     it is known: 0 if nothing is left, or if what is left is not a frame.
     ///
     /// Raises:
     ///     CorruptFileError: The data begins with no frame, or with one of another offset.
@@ -504,7 +504,7 @@ impl PyCommitLogWriter {
         Ok(py.detach(|| self.writer.flush())?)
     }
 
-    /// What was put since the log was opened: messages, bytes, messages a second in the last 10, 60 and 600 s, the milliseconds of
+    /// The puts since the log was opened: messages, bytes, messages a second in the last 10, 60 and 600 s, the milliseconds of
     /// the longest put, and the messages by the duration of their put: below 1, 10, 50, 100, 200 and 500 ms, 1, 2, 3, 4, 5 and
     /// 10 s, and all others.
     #[getter]

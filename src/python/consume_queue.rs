@@ -419,7 +419,7 @@ impl PyConsumeQueue {
         report::report(py, &py.detach(|| queue.check_files())?)
     }
 
-    /// Whether `close` was called.
+    /// True if `close` was called.
     #[getter]
     fn closed(&self) -> bool {
         self.queue.is_closed()
@@ -481,7 +481,7 @@ impl PyQueueView {
     ///
     /// Returns:
     ///     The frames, their number, the queue offset to continue from, and a broker's status: "FOUND", "NO_MATCHED_MESSAGE",
-    ///     "MESSAGE_WAS_REMOVING" or "OFFSET_FOUND_NULL". A call looks at one file of the queue, as a broker does.
+    ///     "MESSAGE_WAS_REMOVING" or "OFFSET_FOUND_NULL". A call reads one file of the queue, as a broker does.
     ///
     /// Raises:
     ///     OSError: An I/O error.

@@ -115,7 +115,7 @@ impl PyConsumeQueueWriter {
     /// Open the queues of a store to append to them; any of the directories may be missing.
     ///
     /// Units of messages at or after `end_phy_offset` are removed: they become zero, and files without a message are deleted.
-    /// Extension files are truncated as well. Filling after the last message is no unit. A message that its queue already has is
+    /// Extension files are truncated as well. Filling after the last message is not a unit. A message that its queue already has is
     /// skipped.
     ///
     /// Args:

@@ -106,7 +106,7 @@ impl PyEntryRows {
         self.with(py, |rows| rows.len())
     }
 
-    /// Whether no offset is below the one before it.
+    /// True if no offset is below the one before it.
     #[getter]
     fn is_ordered(&self, py: Python<'_>) -> bool {
         self.with(py, |rows| rows.is_ordered())

@@ -65,7 +65,7 @@ impl FileSystem for Adapter {
     }
 }
 
-/// Where paths with commas between are in a file system; without one, as [`location::paths`].
+/// The locations in a file system of paths with commas between; without one, as [`location::paths`].
 pub(super) fn located(paths: &Bound<'_, PyAny>, filesystem: Option<&Bound<'_, PyAny>>) -> PyResult<Location> {
     let Some(filesystem) = filesystem else { return location::paths(paths) };
     paths.py().import("logdex._filesystem")?.call_method1("all_in_filesystem", (paths, filesystem))?.extract()

@@ -105,7 +105,7 @@ impl PyBatchStream {
         PySchema::new(Arc::clone(&self.schema)).into_arro3(py)
     }
 
-    /// What was passed over so far, as a list of `logdex.report.Finding`; complete at the end of the batches.
+    /// The skipped data so far, as a list of `logdex.report.Finding`; complete at the end of the batches.
     ///
     /// It is also filled after the stream was passed to a consumer.
     #[getter]
@@ -113,7 +113,7 @@ impl PyBatchStream {
         self.findings.clone_ref(py)
     }
 
-    /// Whether it was closed, read to a table or passed to a consumer.
+    /// True if it was closed, read to a table or passed to a consumer.
     #[getter]
     fn closed(&self) -> bool {
         self.batches.lock().unwrap_or_else(PoisonError::into_inner).is_none()

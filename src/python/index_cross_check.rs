@@ -99,7 +99,7 @@ impl PyIndexCrossCheck {
         py.detach(|| self.lock().followed())
     }
 
-    /// How many keys of messages at an offset of the log or after it have no entry.
+    /// The number of keys without an entry, of messages at an offset of the log or after it.
     fn missing_from(&self, py: Python<'_>, phy_offset: i64) -> usize {
         py.detach(|| self.lock().missing_from(phy_offset))
     }

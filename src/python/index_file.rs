@@ -419,7 +419,7 @@ impl PyIndexFile {
         Ok(if self.inner()?.is_writable() { "r+" } else { "r" })
     }
 
-    /// How the bytes are read: "mmap" or "pread".
+    /// The way to read the bytes: "mmap" or "pread".
     #[getter]
     fn access(&self) -> PyResult<&'static str> {
         Ok(if self.inner()?.is_mapped() { "mmap" } else { "pread" })

@@ -30,7 +30,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 /// This is Java's Long.parseLong, by which MappedFile#init reads names. A broker writes names in the digits of its locale.
 #[pyfunction]
 fn is_index_file_name(name: &Bound<'_, PyAny>) -> bool {
-    // A name with a lone surrogate stands for bytes that are no text.
+    // A name with a lone surrogate stands for bytes that are not text.
     name.extract::<String>().is_ok_and(|name| directory::is_index_file_name(&name))
 }
 

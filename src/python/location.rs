@@ -66,7 +66,7 @@ pub(super) fn local_path(value: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
     Ok(locate::local_path(&value.extract::<PathBuf>()?)?)
 }
 
-/// Where several paths or URLs with commas between are.
+/// The locations of several paths or URLs with commas between.
 pub(super) fn paths(value: &Bound<'_, PyAny>) -> PyResult<Location> {
     if value.is_instance_of::<PyRemotePath>() {
         return value.extract();
@@ -84,7 +84,7 @@ fn parse_local_path(#[pyo3(from_py_with = local_path)] path: PathBuf) -> PathBuf
     path
 }
 
-/// Return the path that a path or URL means, for reading. What was listed of a remote store before is asked again.
+/// Return the path that a path or URL means, for reading. Earlier listings of a remote store are requested again.
 ///
 /// Args:
 ///     path: A local path, or a URL.
@@ -143,13 +143,13 @@ fn expect_lists(py: Python<'_>, directories: Vec<Location>) {
     py.detach(|| remote::expect_lists(&directories));
 }
 
-/// Note that the heads of remote files will be read, so that the first read asks for all. Local paths are left out.
+/// Note that the heads of remote files will be read, so that the first read requests all. Local paths are left out.
 #[pyfunction]
 fn expect_heads(py: Python<'_>, files: Vec<Location>) {
     py.detach(|| remote::expect_heads(&files));
 }
 
-/// Note that the last bytes of remote files will be read, so that the first read asks for all. Local paths are left out.
+/// Note that the last bytes of remote files will be read, so that the first read requests all. Local paths are left out.
 #[pyfunction]
 fn expect_ends(py: Python<'_>, files: Vec<Location>) {
     py.detach(|| remote::expect_ends(&files));
@@ -195,7 +195,7 @@ fn delete_remote(py: Python<'_>, path: Location) -> PyResult<()> {
     Ok(py.detach(|| upload::delete(path.writable()?, &path))?)
 }
 
-/// Call what may wait for a remote file, and let other threads run meanwhile. A local file takes less time than that.
+/// Call a function that may wait for a remote file, while other threads run. A local file takes less time than that.
 pub(super) fn waiting<T: Send>(py: Python<'_>, path: &Location, call: impl FnOnce() -> T + Send) -> T {
     if path.is_remote() { py.detach(call) } else { call() }
 }

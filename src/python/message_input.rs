@@ -159,7 +159,7 @@ fn properties(rows: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
 ///     text: Upstream's `messageDelayLevel`: numbers with the units s, m, h and d, separated by spaces.
 ///
 /// Raises:
-///     ValueError: A word is no delay.
+///     ValueError: A word is not a delay.
 #[pyfunction]
 fn delay_levels_ms(text: &str) -> PyResult<Vec<i64>> {
     Ok(DelayLevels::parse(text)?.as_ms().to_vec())

@@ -19,7 +19,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 /// Return the message of a whole frame of a log, with its body as it is stored.
 ///
 /// Raises:
-///     ValueError: It is no frame.
+///     ValueError: It is not a frame.
 #[pyfunction]
 fn stored_message<'py>(py: Python<'py>, frame: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     let message = Message::stored(frame).ok_or_else(|| PyValueError::new_err("no message: expected a whole frame"))?;

@@ -14,7 +14,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyMessageReader>()
 }
 
-/// What is known of a scan.
+/// The state of a scan.
 #[derive(Clone)]
 pub(super) struct Notes {
     end_offset: Option<u64>,
@@ -64,7 +64,7 @@ batch_reader! {
             Ok(self.0.notes(py)?.missing)
         }
 
-        /// What was refused so far, as a `logdex.report.Report`; what a stream meets that it was handed over as is not in it.
+        /// The findings so far, as a `logdex.report.Report`. After a hand-over, those of the new stream are not in it.
         #[getter]
         fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
             report::report(py, &self.0.notes(py)?.checked)

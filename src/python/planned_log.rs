@@ -27,7 +27,7 @@ type Planned = (OsString, u64, Option<u32>, Option<String>);
 
 /// Files of a commit log that a reader needs, as a plan saw them: `plan_log` and `ReadPlan.cut` return it.
 ///
-/// It pickles, so that a process on another machine can open these files, or say which of them it lacks.
+/// It pickles, so that a process on another machine can open these files, or report which of them it lacks.
 #[pyclass(name = "PlannedLog", module = "logdex._core", frozen)]
 pub(super) struct PyPlannedLog {
     planned: Arc<PlannedLog>,

@@ -17,7 +17,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyQueueReader>()
 }
 
-/// How far a stream came, and why it ended early.
+/// The place that a stream reached, and the reason for an early end.
 #[derive(Clone)]
 pub(super) struct Notes {
     position: u64,
@@ -43,7 +43,7 @@ type Part<'py> = (Bound<'py, PyString>, i64, PyRef<'py, PyConsumeQueue>, Option<
 /// The messages of parts of queues, in the order of the log: an iterator of record batches, and an Arrow stream.
 ///
 /// Each unit must lead to its message, and no message between two units may be missing. Where a queue turns out to be damaged
-/// the reader ends at `position`, before which it missed nothing, and `fault` says why.
+/// the reader ends at `position`, before which it missed nothing, and `fault` is the reason.
 #[pyclass(name = "QueueReader", module = "logdex._core", frozen)]
 pub(super) struct PyQueueReader(BatchStream<QueueStream>);
 
@@ -115,7 +115,7 @@ batch_reader! {
             Ok(self.0.notes(py)?.position)
         }
 
-        /// Why the reader ended before the end of the range; None where it did not.
+        /// The reason for an end before the end of the range; None without one.
         #[getter]
         fn fault(&self, py: Python<'_>) -> PyResult<Option<String>> {
             Ok(self.0.notes(py)?.fault)

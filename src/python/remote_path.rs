@@ -136,7 +136,7 @@ impl PyRemotePath {
     /// Return mode, length and times; the time of a directory is now, since no store keeps it.
     ///
     /// Raises:
-    ///     OSError: There is nothing, or the store cannot be asked.
+    ///     OSError: There is nothing, or the store cannot be reached.
     fn stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let found = py.detach(|| storage::status(&self.0))?;
         let mode = if found.kind == Kind::Directory { S_IFDIR } else { S_IFREG };
@@ -169,7 +169,7 @@ impl PyRemotePath {
     /// Return what is in a directory by name: the path of each, and its length; None for a directory.
     ///
     /// Raises:
-    ///     OSError: There is no such directory, or the store cannot be asked.
+    ///     OSError: There is no such directory, or the store cannot be reached.
     fn entries(&self, py: Python<'_>) -> PyResult<Vec<(Location, Option<u64>)>> {
         Ok(py.detach(|| {
             // What was deleted since it was listed is left out.
@@ -195,7 +195,7 @@ impl PyRemotePath {
     /// Return an iterator of the paths below that match the parts of a pattern.
     ///
     /// Raises:
-    ///     OSError: The store cannot be asked.
+    ///     OSError: The store cannot be reached.
     fn glob<'py>(&self, py: Python<'py>, pattern: &str) -> PyResult<Bound<'py, PyIterator>> {
         let matches = py.import("fnmatch")?.getattr("fnmatchcase")?;
         let mut found = vec![self.0.clone()];

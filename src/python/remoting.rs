@@ -41,7 +41,7 @@ impl PyMeter {
         self.meter.lock().unwrap_or_else(PoisonError::into_inner).add(count);
     }
 
-    /// How many a second there were in the last 10, 60 and 600 whole seconds, or since the start if that is more recent.
+    /// The rates a second over the last 10, 60 and 600 whole seconds, or since the start if that is more recent.
     #[getter]
     fn rates(&self) -> [f64; 3] {
         self.meter.lock().unwrap_or_else(PoisonError::into_inner).rates()
@@ -195,13 +195,13 @@ fn remoting_frames<'py>(
 /// Source: `RemotingCommand`.
 #[pyclass(name = "RemotingCommand", module = "logdex._core", frozen)]
 pub(super) struct PyRemotingCommand {
-    /// What is asked, or how it ended.
+    /// The code of the request, or of the result.
     #[pyo3(get)]
     code: i32,
-    /// The fields: texts by their names. A value that is no text stands as its JSON.
+    /// The fields: texts by their names. A value that is not a text is its JSON.
     #[pyo3(get)]
     ext: Py<PyDict>,
-    /// What follows the header.
+    /// The bytes after the header.
     #[pyo3(get)]
     body: Py<PyBytes>,
     /// A text for people.
@@ -258,7 +258,7 @@ impl PyRemotingCommand {
     /// Return the frame of a request.
     ///
     /// Raises:
-    ///     TypeError: Fields that are no texts.
+    ///     TypeError: Fields that are not texts.
     #[staticmethod]
     #[pyo3(signature = (code, opaque, ext, body=b"".as_slice(), *, one_way=false))]
     fn request<'py>(
@@ -278,7 +278,7 @@ impl PyRemotingCommand {
     /// As a broker's, its header is JSON, whatever that of the request is: clients read both.
     ///
     /// Raises:
-    ///     TypeError: Fields that are no texts.
+    ///     TypeError: Fields that are not texts.
     #[pyo3(signature = (code, ext=None, body=b"".as_slice(), remark=None))]
     fn answer<'py>(
         &self,
@@ -291,13 +291,13 @@ impl PyRemotingCommand {
         frame(py, &Header { code, opaque: self.opaque, flag: remoting::ANSWER, remark }, ext, body)
     }
 
-    /// Whether it answers a request of this side.
+    /// True if it answers a request of this side.
     #[getter]
     fn is_answer(&self) -> bool {
         self.flag & remoting::ANSWER != 0
     }
 
-    /// Whether no answer is wanted.
+    /// True if no answer is wanted.
     #[getter]
     fn is_one_way(&self) -> bool {
         self.flag & remoting::ONE_WAY != 0

@@ -71,7 +71,7 @@ impl PyStore {
 
 #[pymethods]
 impl PyStore {
-    /// Use the log and the queues of a store with its index, and tell the log what the index says of its end.
+    /// Use the log and the queues of a store with its index, and pass the end of the log in the index on to the log.
     ///
     /// Args:
     ///     queues: The queues, with the log.
@@ -367,7 +367,7 @@ impl PyStore {
     }
 
     /// Return the directory of the sealed index, the files that it stands for and its candidates of a key; None if each index
-    /// file is asked.
+    /// file is searched.
     #[pyo3(signature = (topic, key, *, begin, end))]
     fn ask_sealed(
         &self,
@@ -428,7 +428,7 @@ impl PyFoundMessages {
         self.0.counts.rejected
     }
 
-    /// True when more messages than were asked for carry the key.
+    /// True when more messages than requested carry the key.
     #[getter]
     fn truncated(&self) -> bool {
         self.0.counts.truncated

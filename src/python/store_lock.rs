@@ -86,7 +86,7 @@ impl PyDirectoryLock {
 
 /// Return the process that holds a broker's lock on a file (`fcntl`, as Java's `FileLock` takes it), or `None`.
 ///
-/// 0: the system does not say which process. This process: it holds a `StoreLock` of the file. A missing file is not locked.
+/// 0: the operating system does not name the process. This process: it holds a `StoreLock` of the file. A missing file is not locked.
 #[pyfunction]
 fn broker_lock_holder(py: Python<'_>, path: Location) -> PyResult<Option<u32>> {
     Ok(py.detach(|| fcntl_lock_holder(path.local()?))?)

@@ -15,7 +15,7 @@ use super::integer::integer;
 use crate::time_range::TimeRange;
 use crate::time_text::{check_bound, zoned_time};
 
-/// How a time with a fraction of a millisecond is rounded.
+/// The rounding of a time with a fraction of a millisecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Round {
     Down,

@@ -36,14 +36,14 @@ pub struct Question {
     pub candidates: Vec<i64>,
 }
 
-/// How candidates are checked, and what is built of the messages that pass.
+/// Options of the check of candidates, and of the rows of the messages that pass.
 #[derive(Clone, Debug)]
 pub struct Checks {
     /// Range of store times.
     pub times: TimeRange,
     /// The most messages of one question; `None`: all.
     pub max_num: Option<usize>,
-    /// Whether `T#` and the tags of a message count as one of its keys.
+    /// True if `T#` and the tags of a message count as one of its keys.
     pub tags: bool,
     /// Columns of the answer.
     pub columns: Vec<Column>,
@@ -60,7 +60,7 @@ pub struct Checks {
 pub struct Counts {
     /// Candidates that carry another key.
     pub rejected: u64,
-    /// Whether a key has more messages than the limit.
+    /// True if a key has more messages than the limit.
     pub truncated: bool,
     /// Rows at the end of the answer whose bodies are left out ([`Checks::body_budget`]).
     pub without_body: u64,
@@ -124,7 +124,7 @@ enum Verdict {
 struct Block {
     questions: Vec<(i64, Question)>,
     pairs: Vec<(usize, i64)>,
-    /// Whether the last question has more candidates.
+    /// True if the last question has more candidates.
     unfinished: bool,
 }
 
@@ -195,7 +195,7 @@ impl VerifiedMessages {
         self.missing.iter().copied().collect()
     }
 
-    /// Return the next batch; `None` at the end and after an error.
+    /// Returns the next batch; `None` at the end and after an error.
     ///
     /// # Errors
     /// An I/O error, with the path; `Corrupt` where a message of a question without a key is gone.

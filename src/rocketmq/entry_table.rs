@@ -34,12 +34,12 @@ pub struct EntryTable {
 }
 
 impl EntryTable {
-    /// Add an entry.
+    /// Adds an entry.
     pub fn push(&mut self, hash: i32, phy_offset: i64) {
         self.entries.push(Entry::new(hash, phy_offset));
     }
 
-    /// Add the entries of another table.
+    /// Adds the entries of another table.
     pub fn append(&mut self, mut other: Self) {
         self.entries.append(&mut other.entries);
     }
@@ -49,12 +49,12 @@ impl EntryTable {
         self.entries.len()
     }
 
-    /// Return whether the table is empty.
+    /// Returns whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Return the offsets of a hash in ascending order.
+    /// Returns the offsets of a hash in ascending order.
     pub fn offsets(&mut self, hash: i32) -> impl Iterator<Item = i64> {
         self.sort();
         let found = self.range(hash.cast_unsigned());

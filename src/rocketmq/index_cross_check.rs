@@ -102,7 +102,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Take at most `most` of the remaining entries. Entries that were out of order come first.
+    /// Takes at most `most` of the remaining entries. Entries that were out of order come first.
     fn rest(&mut self, log_begin: i64, most: usize) -> Result<Vec<Lead>> {
         let late = self.late.len().min(most);
         let mut left: Vec<Lead> = self.late.drain(..late).collect();
@@ -124,7 +124,7 @@ impl Cursor {
 #[derive(Debug)]
 pub struct IndexCrossCheck {
     cursors: Vec<Cursor>,
-    /// Whether the index holds tags, too.
+    /// True if the index holds tags, too.
     tags: bool,
     log_begin: i64,
     reached: i64,
@@ -132,7 +132,7 @@ pub struct IndexCrossCheck {
 }
 
 impl IndexCrossCheck {
-    /// Begin with the first entries of the files. Entries that refer to messages before `log_begin` are skipped.
+    /// Begins with the first entries of the files. Entries that refer to messages before `log_begin` are skipped.
     ///
     /// # Errors
     /// An I/O error, with the path.
@@ -141,7 +141,7 @@ impl IndexCrossCheck {
         Ok(Self { cursors, tags, log_begin, reached: log_begin, missing: BTreeMap::new() })
     }
 
-    /// Compare the keys of the next batch of messages of the log with their entries. Returns the entries without a message, or
+    /// Compares the keys of the next batch of messages of the log with their entries. Returns the entries without a message, or
     /// whose message has no such key, with the numbers of their files.
     ///
     /// # Errors
@@ -178,7 +178,7 @@ impl IndexCrossCheck {
         Ok(odd)
     }
 
-    /// Take at most `most` entries of a file that are out of order; none at the end. The keys that they may refer to no longer
+    /// Takes at most `most` entries of a file that are out of order; none at the end. The keys that they may refer to no longer
     /// count as missing.
     ///
     /// # Errors
@@ -194,7 +194,7 @@ impl IndexCrossCheck {
         Ok(left)
     }
 
-    /// Take entries as [`Self::rest`] does and look up their messages. Returns how many were taken, and those without a message
+    /// Takes entries as [`Self::rest`] does and looks up their messages. Returns how many were taken, and those without a message
     /// that has such a key.
     ///
     /// # Errors
@@ -267,7 +267,7 @@ impl Links {
         self.sorted.binary_search_by_key(&link, |(link, _)| *link).ok()
     }
 
-    /// Return false if the link is missing or was taken before.
+    /// Returns false if the link is missing or was taken before.
     fn take(&mut self, link: Link) -> bool {
         /// Entries of a message are adjacent, but in another order.
         const NEAR: usize = 4;

@@ -31,7 +31,7 @@ const KEY_SEPARATOR: char = ' ';
 /// The prefix of the key of a tags entry.
 pub const TAGS_PREFIX: &str = "T#";
 
-/// Return whether a broker indexes a message with this `sys_flag`: not if its transaction was rolled back.
+/// Returns whether a broker indexes a message with this `sys_flag`: not if its transaction was rolled back.
 pub fn is_indexed(sys_flag: i32) -> bool {
     sys_flag & TRANSACTION_TYPE != TRANSACTION_ROLLBACK
 }
@@ -48,7 +48,7 @@ pub struct KeyTexts<'a> {
 }
 
 impl<'a> KeyTexts<'a> {
-    /// Read them from the raw properties of a frame.
+    /// Reads them from the raw properties of a frame.
     pub fn of_properties(bytes: &'a [u8]) -> Self {
         let [uniq_key, tags, keys] = properties::key_values(bytes).map(|value| value.map(decode_utf8));
         Self { uniq_key, keys, tags }
@@ -67,17 +67,17 @@ impl<'a> KeyTexts<'a> {
         self.marked_keys(false).map(|(_, key)| key)
     }
 
-    /// Return whether the message carries a key; its tags count as a key if `tags` is set. An empty key is never carried.
+    /// Returns whether the message carries a key; its tags count as a key if `tags` is set. An empty key is never carried.
     pub fn carries(&self, key: &str, tags: bool) -> bool {
         !key.is_empty() && self.marked_keys(tags).any(|(mark, text)| key.strip_prefix(mark) == Some(text))
     }
 
-    /// Return whether the message has tags that 5.5.0 indexes.
+    /// Returns whether the message has tags that 5.5.0 indexes.
     pub fn has_tags(&self) -> bool {
         self.tags.as_ref().is_some_and(|tags| !tags.is_empty())
     }
 
-    /// Return whether the message has a key whose index key `topic#key` has this hash.
+    /// Returns whether the message has a key whose index key `topic#key` has this hash.
     pub fn has_hash(&self, topic: &str, key_hash: i32, tags: bool) -> bool {
         self.marked_keys(tags).any(|(mark, text)| hash_of([topic, "#", mark, text]) == key_hash)
     }
@@ -88,7 +88,7 @@ fn hash_of(parts: [&str; 4]) -> i32 {
     finish(parts.into_iter().fold(0, |hash, part| carry_utf8(hash, part.as_bytes())))
 }
 
-/// Return the index entries of a batch of messages.
+/// Returns the index entries of a batch of messages.
 ///
 /// Columns read: `topic`, `phy_offset`, `store_timestamp` (ms; other units round down; or integers of ms), `sys_flag`,
 /// `uniq_key`, `keys`, and `tags` when `tags` is set. Texts are utf8 or `large_utf8`.

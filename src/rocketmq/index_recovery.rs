@@ -37,7 +37,7 @@ impl KeySource for Hashes {
     }
 }
 
-/// Return the rows of index entries (`topic`, `key`, `phy_offset`) that are in none of the files. A duplicate entry must be in
+/// Returns the rows of index entries (`topic`, `key`, `phy_offset`) that are in none of the files. A duplicate entry must be in
 /// the files twice. Entries are compared by hash and offset.
 ///
 /// # Errors
@@ -84,7 +84,7 @@ fn count_present(files: &[Arc<IndexFile>], links: &[(i32, i64)]) -> Result<HashM
     Ok(present)
 }
 
-/// Call `take` with the entries of the messages that begin in `begin..end`, in blocks, until it returns false.
+/// Calls `take` with the entries of the messages that begin in `begin..end`, in blocks, until it returns false.
 fn for_each_block(
     log: &CommitLog,
     begin: u64,
@@ -114,7 +114,7 @@ fn for_each_block(
     }
 }
 
-/// Return the entries of the messages of a range of the log, in blocks, and the rows of each that are in none of the files.
+/// Returns the entries of the messages of a range of the log, in blocks, and the rows of each that are in none of the files.
 ///
 /// # Errors
 /// An I/O error, with the path.
@@ -136,7 +136,7 @@ pub fn missing_entries(
     Ok(missing)
 }
 
-/// Return whether an entry of the messages of a range of the log, tags aside, is in none of the files.
+/// Returns whether an entry of the messages of a range of the log, tags aside, is in none of the files.
 ///
 /// # Errors
 /// An I/O error, with the path.
@@ -149,7 +149,7 @@ pub fn lacks_entries(log: &CommitLog, files: &[Arc<IndexFile>], begin: u64, end:
     Ok(lacks)
 }
 
-/// Return whether the messages of a range of the log, the last of which is at `last`, follow each other without damage, and all
+/// Returns whether the messages of a range of the log, the last of which is at `last`, follow each other without damage, and all
 /// their entries are in the files.
 ///
 /// # Errors
@@ -163,7 +163,7 @@ pub fn is_indexed(log: &CommitLog, files: &[Arc<IndexFile>], begin: u64, last: u
     Ok(reached == Some(last) && missing_entries(log, files, begin, last.saturating_add(1), tags)?.is_empty())
 }
 
-/// Return whether the index files hold the tags of a log's messages, as 5.5.0 writes them. The newest file whose messages have
+/// Returns whether the index files hold the tags of a log's messages, as 5.5.0 writes them. The newest file whose messages have
 /// tags must hold an entry for one of the first such messages.
 ///
 /// `None`: no message in the part of the log that was read has tags.
@@ -215,7 +215,7 @@ fn tag_links(log: &CommitLog, begin: u64, end: u64) -> Result<Vec<(i32, i64)>> {
     Ok(links)
 }
 
-/// Return the smallest offset among the last entries of a file; 0 without entries.
+/// Returns the smallest offset among the last entries of a file; 0 without entries.
 ///
 /// # Errors
 /// An I/O error, with the path.
@@ -226,7 +226,7 @@ pub fn doubtful_offset(file: &IndexFile) -> Result<u64> {
     Ok(u64::try_from(smallest).unwrap_or(0))
 }
 
-/// Return the rows of index entries that an interrupted put left out. When it stopped, the newest entry of the files referred to
+/// Returns the rows of index entries that an interrupted put left out. When it stopped, the newest entry of the files referred to
 /// the message at `end`. The result has the rows after that message, and its missing rows.
 ///
 /// # Errors

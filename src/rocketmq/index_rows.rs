@@ -27,16 +27,16 @@ const ROW: usize = 20;
 /// Messages that are read at once, and rows of a batch.
 const BATCH_ROWS: usize = 65_536;
 
-/// What the first pass found in one file of the log.
+/// The result of the first pass for one file of the log.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Messages of the file.
     pub messages: u64,
     /// Their entries.
     pub entries: u64,
-    /// Whether the last message has no entry.
+    /// True if the last message has no entry.
     pub message_after: bool,
-    /// Whether a sequential reader continues into the next file.
+    /// True if a sequential reader continues into the next file.
     pub continues: bool,
     /// Damage of the log.
     pub findings: Vec<Finding>,

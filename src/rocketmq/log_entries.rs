@@ -29,7 +29,7 @@ pub struct Range {
     pub end: u64,
     /// No message that begins here or later is read; at most `end`.
     pub stop: u64,
-    /// Whether to continue after a corrupt region. Otherwise the range ends where a broker's walk would.
+    /// True if to continue after a corrupt region. Otherwise the range ends where a broker's walk would.
     pub salvage: bool,
 }
 
@@ -40,11 +40,11 @@ pub struct LogEntries {
     pub table: EntryTable,
     /// The topics of the messages.
     pub topics: BTreeSet<String>,
-    /// Where reading ended.
+    /// The offset at which reading ended.
     pub done: u64,
     /// Parts of the range without a valid message.
     pub refused: Vec<(u64, u64)>,
-    /// Whether tags are indexed, too; `None`: not known, because no message has tags.
+    /// True if tags are indexed, too; `None`: not known, because no message has tags.
     pub tags: Option<bool>,
 }
 
@@ -54,7 +54,7 @@ pub struct LogEntryReader {
     index: Vec<Arc<IndexFile>>,
     range: Range,
     walk: Option<Scan<FileSource>>,
-    /// Whether this is a broker's walk. Its result counts only if it reaches the end.
+    /// True if this is a broker's walk. Its result counts only if it reaches the end.
     is_trial: bool,
     starts: Vec<u64>,
     reached: u64,
@@ -92,7 +92,7 @@ impl LogEntryReader {
         Ok(())
     }
 
-    /// Read some messages and return the offset reached; `None` at the end.
+    /// Reads some messages and return the offset reached; `None` at the end.
     ///
     /// # Errors
     /// An I/O error, with the path.
@@ -153,7 +153,7 @@ impl LogEntryReader {
         Ok(None)
     }
 
-    /// Return whether a broker's walk finds a message at the current offset or after it.
+    /// Returns whether a broker's walk finds a message at the current offset or after it.
     fn is_followed(&self) -> Result<bool> {
         self.log.frames(self.reached, u64::MAX, false)?.advance()
     }
@@ -166,13 +166,13 @@ impl LogEntryReader {
         (begin, next.copied().unwrap_or(end))
     }
 
-    /// What was read.
+    /// The read rows.
     pub fn finish(self) -> LogEntries {
         self.read
     }
 }
 
-/// Return whether any file holds an entry.
+/// Returns whether any file holds an entry.
 fn has_entries(index: &[Arc<IndexFile>]) -> Result<bool> {
     for file in index {
         if !file.is_empty()? {

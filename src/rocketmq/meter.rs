@@ -1,4 +1,4 @@
-//! How many a second.
+//! Rates a second.
 
 use std::time::Instant;
 

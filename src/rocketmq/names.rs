@@ -11,7 +11,7 @@ pub(super) const MULTI_QUEUE_OFFSET: &str = "INNER_MULTI_QUEUE_OFFSET";
 
 /// The delay level of a scheduled message.
 pub(super) const DELAY: &str = "DELAY";
-/// How many messages an inner batch holds.
+/// The number of messages in an inner batch.
 pub(super) const INNER_NUM: &str = "INNER_NUM";
 /// The queue offset of the first message of an inner batch.
 pub(super) const INNER_BASE: &str = "INNER_BASE";

@@ -179,7 +179,7 @@ pub(super) fn refuse_misnamed(directories: &[Location]) -> Result<()> {
     })
 }
 
-/// What is expected of the name of a file, and found, if it does not fit files of this length.
+/// The expected and the found name of a file, if it does not fit files of this length.
 fn name_flaw(file: &OffsetFile, size: u64) -> (String, String) {
     (format!("a name that fits files of {size} bytes"), format!("{}, {} bytes", file.start, file.len))
 }
@@ -240,7 +240,7 @@ pub enum Sign {
 }
 
 impl Gap {
-    /// Add the missing files to a report.
+    /// Adds the missing files to a report.
     pub fn tell(&self, report: &mut Report) {
         let expected = format!("a file that begins at {}", self.begin);
         let missing = file_name::of_offset(self.begin);
@@ -308,7 +308,7 @@ pub(super) fn gaps(files: &[OffsetFile]) -> Vec<Gap> {
 }
 
 /// Adds the ranges whose files were set aside. A file before the first one is expired, unless it was set aside. If no other file
-/// tells the length of the files, it is the least distance between two of them, or the default length.
+/// gives the length of the files, it is the least distance between two of them, or the default length.
 pub(super) fn add_aside(gaps: &mut Vec<Gap>, listing: &Listing, default_size: u64) {
     let starts = listing.aside.iter().map(|(start, _)| *start);
     let distances = starts.clone().zip(starts.skip(1)).map(|(start, next)| next - start);
@@ -455,7 +455,7 @@ pub(super) struct OpenFiles(Arc<Slot<Files>>);
 impl OpenFiles {
     /// Returns the open file. If the file has grown or was replaced, it is opened again.
     pub(super) fn get(&self, file: &OffsetFile, access: Access) -> Result<Arc<FileSource>> {
-        // A remote file is asked with each request whether it is still the same.
+        // Each request for a remote file checks that it is still the same.
         let now = if file.path.is_remote() {
             (file.len, Identity::Remote(None))
         } else {

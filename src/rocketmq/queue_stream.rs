@@ -107,7 +107,7 @@ pub struct StreamOptions {
     pub end_phy_offset: u64,
     /// The columns, in their order.
     pub columns: Vec<Column>,
-    /// What the body column holds.
+    /// The content of the body column.
     pub bodies: Bodies,
     /// Rows of a batch; it ends earlier at 64 MiB.
     pub batch_size: usize,
@@ -148,7 +148,7 @@ fn is_of(row: Option<&Row<'_>>, topic: &str, queue_id: i64, unit: Unit) -> bool 
     })
 }
 
-/// Why the units of a queue cannot be used.
+/// The reason why the units of a queue cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Fault {
     Missing(i64),
@@ -187,7 +187,7 @@ struct Cursor {
     before: Option<Unit>,
     /// The last unit that was skipped because its message is before the range.
     skipped: Option<Unit>,
-    /// Whether the head refers to its message.
+    /// True if the head refers to its message.
     is_checked: bool,
     /// Offset in the log before which no message of the part is missing.
     checked_end: u64,
@@ -297,7 +297,7 @@ struct Share {
     builder: BatchBuilder,
     /// The units, with the numbers of their queues.
     units: Vec<(usize, Unit)>,
-    /// Whether each unit refers to its message, or an I/O error; `None` if no thread read them.
+    /// True if each unit refers to its message, or an I/O error; `None` if no thread read them.
     outcome: Option<Result<Vec<bool>>>,
     /// Number of units whose messages were decoded.
     decoded: usize,
@@ -423,7 +423,7 @@ impl Share {
 
 /// Calls `work` for each item, each in a thread of its own, the first one in the caller's.
 ///
-/// If the system refuses a thread, `work` is not called for its item.
+/// If a thread cannot be started, `work` is not called for its item.
 fn in_threads<'a, T: Send + 'a>(mut items: impl Iterator<Item = &'a mut T>, work: impl Fn(&mut T) + Sync) {
     let work = &work;
     thread::scope(|scope| {
@@ -437,12 +437,12 @@ fn in_threads<'a, T: Send + 'a>(mut items: impl Iterator<Item = &'a mut T>, work
     });
 }
 
-/// What all shares have in common.
+/// The common part of all shares.
 struct Rules {
     log: Arc<CommitLog>,
     batch_size: usize,
     filter: Filter,
-    /// Whether batches end with a share.
+    /// True if batches end with a share.
     ends: bool,
 }
 
@@ -518,7 +518,7 @@ impl QueueStream {
         self.position
     }
 
-    /// Why the stream ended before the end of the range; `None` if it did not.
+    /// The reason for an end before the end of the range; `None` without one.
     pub fn fault(&self) -> Option<&str> {
         self.fault.as_deref()
     }

@@ -5,7 +5,7 @@
 pub enum Release {
     /// RocketMQ 4.9.3.
     V4_9_3,
-    /// RocketMQ 5.3.3: the index is that of 4.9.3, the commit log knows frames of version 2.
+    /// RocketMQ 5.3.3: the index is that of 4.9.3, the commit log has frames of version 2.
     V5_3_3,
     /// RocketMQ 5.5.0: tags are indexed, too.
     V5_5_0,

@@ -1,7 +1,7 @@
 //! Sealing a store: its entries sorted by hash, with the exact times of the log, and a catalog of its files.
 //!
 //! An index file is sealed if it is whole and its check finds nothing: then a walk of its chains finds exactly the entries below
-//! its count. All others are asked as before.
+//! its count. All others are searched as before.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -68,7 +68,7 @@ pub fn sealing(
 
 /// Finds the ranges between the sealed index files, before the first and after the last, in which no message lacks an entry.
 ///
-/// A file does not say this of the messages at its ends: they may have entries in the files next to it.
+/// A file cannot show this for the messages at its ends: they may have entries in the files next to it.
 fn joints(files: &[place::Listed], log: &CommitLog, index: &[Arc<IndexFile>], tags: bool) -> Result<String> {
     let is_sealed = |file: &&Arc<IndexFile>| {
         let listed = files.iter().find(|(path, _)| path == file.path());
@@ -256,7 +256,7 @@ fn note_last(last_of_file: &mut BTreeMap<u64, i64>, offset: i64) {
     }
 }
 
-/// Where the times of rows come from.
+/// The source of the times of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Times {
     /// The log; else the index file, in whole seconds.
@@ -301,7 +301,7 @@ pub struct Standing {
     pub spans: Vec<(i64, i64)>,
     /// Ranges between them in which no message lacks an entry, the ends excluded.
     pub joints: Vec<(i64, i64)>,
-    /// Whether all rows belong to these files.
+    /// True if all rows belong to these files.
     pub is_all: bool,
     /// Entries of these files.
     pub entries: u64,
@@ -311,7 +311,7 @@ impl SealedStore {
     /// Reads the catalog in a directory. Other directories are listed at the same time, if they are remote.
     ///
     /// # Errors
-    /// `NotFound`; `Corrupt` if there is another file; the system's error, with the path.
+    /// `NotFound`; `Corrupt` if there is another file; an I/O error, with the path.
     pub fn open(directory: &Location, beside: &[Location]) -> Result<Self> {
         let catalog = place::read_catalog(directory, beside)?;
         if catalog.layout != Layout::OneLog {
@@ -338,7 +338,7 @@ impl SealedStore {
         slots.zip(entries)
     }
 
-    /// Whether tags are indexed; `None`: no indexed message has any.
+    /// True if tags are indexed; `None`: no indexed message has any.
     pub fn tags(&self) -> Option<bool> {
         self.catalog.notes.get(TAGS)?.parse().ok()
     }
@@ -438,10 +438,10 @@ impl SealedStore {
     /// Returns candidates of each hash among the rows of the index files that are as they were, newest first.
     ///
     /// # Errors
-    /// `Corrupt` if a file of the sealed index is damaged; the system's error, with the path.
+    /// `Corrupt` if a file of the sealed index is damaged; an I/O error, with the path.
     pub fn select(&self, standing: &Standing, hashes: &[i32], times: TimeRange) -> Result<Hits> {
         self.keys.offsets(hashes, !times.is_all(), |row| {
-            // Times that an index file says are in whole seconds.
+            // Times of an index file are in whole seconds.
             let is_in_time =
                 times.is_all() || row.time == NO_TIME || times.meets(row.time, row.time.saturating_add(999));
             is_in_time && standing.has(row.offset)
@@ -487,7 +487,7 @@ fn joint(text: &str) -> Option<(&str, i64, i64)> {
     Some((place, begin.parse().ok()?, end.parse().ok()?))
 }
 
-/// Returns whether the header of an index file says what the catalog does.
+/// Returns whether the header of an index file agrees with the catalog.
 fn has_header(path: &Location, file: &StoreFile, entries: i64) -> Result<bool> {
     let header = crate::hash_index::Header::of_file(path)?;
     let counted = i64::from(header.next_position()) - 1;

@@ -11,7 +11,7 @@ use super::offset_files::OffsetFile;
 use crate::error::{Error, Result};
 use crate::io::FileSource;
 
-/// Bytes of units that a broker looks at for one pull, unless more messages are wanted.
+/// Bytes of units that a broker reads for one pull, unless more messages are wanted.
 const WINDOW_BYTES: usize = 16_000;
 
 /// The most that one pull returns. The first message is always returned.
@@ -45,7 +45,7 @@ pub struct Pulled {
     pub messages: usize,
     /// The queue offset to continue from.
     pub next_offset: i64,
-    /// What was found.
+    /// The result.
     pub status: Status,
 }
 
@@ -85,7 +85,7 @@ impl QueueView {
 
     /// Returns the next messages, from an offset within the bounds.
     ///
-    /// As a broker does, a call looks at one file of the queue, and there at a limited number of units. `codes` are the hashes of
+    /// As a broker does, a call reads one file of the queue, and there a limited number of units. `codes` are the hashes of
     /// the tags that are wanted; `None`: all.
     ///
     /// # Errors
@@ -107,7 +107,7 @@ impl QueueView {
         Ok(Pulled { frames, messages, next_offset, status })
     }
 
-    /// Returns the units that one pull looks at. Without a filter no more are needed than messages are wanted.
+    /// Returns the units that one pull reads. Without a filter no more are needed than messages are wanted.
     fn units(
         &self,
         open: &mut Option<(u64, Arc<FileSource>)>,
@@ -173,7 +173,7 @@ fn log_of(queue: &ConsumeQueue) -> Result<&Arc<CommitLog>> {
     })
 }
 
-/// Returns the units whose messages are sent, and the queue offset after the last unit that was looked at.
+/// Returns the units whose messages are sent, and the queue offset after the last unit that was read.
 fn choose(
     queue: &ConsumeQueue,
     units: &[BatchUnit],

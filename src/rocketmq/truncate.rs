@@ -23,7 +23,7 @@ const CHUNK: usize = 64 * 1024;
 pub(super) struct Truncated {
     /// Bytes from the end to the last one that was not zero.
     pub(super) bytes: u64,
-    /// Files with such bytes that were deleted. A file of zeros that a writer prepared is no loss.
+    /// Files with such bytes that were deleted. A file of zeros that a writer prepared is not a loss.
     pub(super) files: u64,
 }
 

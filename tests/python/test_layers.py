@@ -26,26 +26,22 @@ PACKAGE = HOME / "python" / "logdex"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # Each layer may import itself and the layers named here. A module directly in the package is a layer of one file.
-BASE = {"_core", "_files", "_filesystem", "_types", "errors", "groups", "notebook", "report", "source", "usage"}
+BASE = {"_core", "_files", "_filesystem", "_types", "errors", "report", "source"}
 LAYERS = {
     "errors": set(),
-    "notebook": {"errors"},
-    "report": {"_core", "errors", "notebook"},
+    "report": {"_core", "errors"},
     "_types": set(),
-    "usage": set(),
-    "groups": set(),
-    "source": {"_files", "_types", "groups", "notebook", "report", "usage"},
-    "detection": {"_core", "_files", "hash_index"},
+    "source": {"_core", "_files", "_types", "report"},
     "_files": {"_core"},
     "_filesystem": {"_core"},
     "arrow": {"_core", "_types"},
     "hash_index": BASE | {"arrow"},
-    "rocketmq": BASE | {"arrow", "detection", "hash_index"},
-    "kafka": BASE | {"arrow", "detection", "hash_index"},
-    "spark": BASE | {"arrow", "detection", "hash_index", "rocketmq", "kafka"},
-    "broker": BASE | {"detection", "hash_index", "rocketmq"},
-    "web": BASE | {"arrow", "detection", "hash_index", "rocketmq", "kafka"},
-    "cli": BASE | {"arrow", "detection", "hash_index", "rocketmq", "kafka", "web"},
+    "rocketmq": BASE | {"arrow", "hash_index"},
+    "kafka": BASE | {"arrow", "hash_index"},
+    "spark": BASE | {"arrow", "hash_index", "rocketmq", "kafka"},
+    "broker": BASE | {"hash_index", "rocketmq"},
+    "browse": BASE | {"arrow", "hash_index", "rocketmq", "kafka"},
+    "cli": BASE | {"arrow", "hash_index", "rocketmq", "kafka", "browse"},
 }
 # The names of the brokers in the library: types for the type checker, imported on first use.
 LAZY = {"rocketmq/__init__.py": {"broker"}}
@@ -114,6 +110,58 @@ def _name(module: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+# Modules whose tests are in the files of others, below tests/python.
+TESTED_ELSEWHERE = {
+    "_files": "test_closed_handles.py",
+    "_filesystem": "storage/test_file_systems.py",
+    "broker/replica/master": "broker/replica/test_replication.py",
+    "broker/rocketmq/handlers/administration": "broker/rocketmq/test_tables.py",
+    "broker/rocketmq/handlers/consumers": "broker/rocketmq/test_tables.py",
+    "broker/rocketmq/handlers/name_server": "broker/rocketmq/test_broker.py",
+    "broker/rocketmq/handlers/transactions": "broker/rocketmq/handlers/test_sends.py",
+    "browse/body": "browse/test_safety.py",
+    "browse/index_pages": "browse/test_flows.py",
+    "browse/jobs": "browse/test_shared_work.py",
+    "browse/kafka_pages": "browse/test_flows.py",
+    "browse/message_pages": "browse/test_flows.py",
+    "browse/pictures": "browse/test_shared_work.py",
+    "browse/server": "browse/test_safety.py",
+    "browse/store_pages": "browse/test_flows.py",
+    "cli/sources/kafka": "cli/test_sources.py",
+    "cli/sources/opened": "cli/test_sources.py",
+    "cli/sources/rocketmq": "cli/test_sources.py",
+    "cli/commands/browse": "browse/test_safety.py",
+    "cli/commands/build_index": "cli/test_commands.py",
+    "cli/commands/build_queues": "cli/test_commands.py",
+    "cli/commands/copy": "cli/test_store_commands.py",
+    "cli/commands/explain": "cli/test_commands.py",
+    "cli/commands/info": "cli/test_commands.py",
+    "cli/commands/recover": "cli/test_store_commands.py",
+    "cli/commands/replicate": "broker/replica/test_replication.py",
+    "cli/commands/seal": "rocketmq/test_sealed.py",
+    "cli/commands/serve": "broker/rocketmq/test_server.py",
+    "cli/commands/stats": "cli/test_commands.py",
+    "cli/commands/verify": "cli/test_commands.py",
+    "errors": "test_values.py",
+    "hash_index/query": "test_types.py",
+    "hash_index/sealed": "rocketmq/test_sealed.py",
+    "kafka/groups": "cli/commands/test_groups.py",
+    "kafka/log_dir": "kafka/test_find.py",
+    "kafka/overview": "cli/test_sources.py",
+    "kafka/transactions": "kafka/test_log_golden.py",
+    "kafka/usage": "cli/commands/test_du.py",
+    "rocketmq/broker_config": "broker/rocketmq/test_tables.py",
+    "rocketmq/fastjson": "broker/rocketmq/test_tables.py",
+    "rocketmq/layout": "rocketmq/test_store.py",
+    "rocketmq/message": "rocketmq/test_commit_log.py",
+    "rocketmq/overview": "cli/test_commands.py",
+    "rocketmq/rebuild": "cli/test_commands.py",
+    "spark/kafka_index": "spark/test_remote.py",
+    "spark/messages/filter": "spark/messages/test_plan_pushdown.py",
+    "spark/schema": "spark/messages/test_source.py",
+}
+
+
 def test_modules_are_found() -> None:
     assert set(LAYERS) | ENTRY_POINTS == {_layer(module) for module in MODULES}
     assert len(SOURCES) > len(MODULES)
@@ -133,9 +181,25 @@ def test_modules_import_only_lower_layers(module: Path) -> None:
         if name.split(".")[0] == "logdex":
             target = name.split(".")[1]
             # `from logdex import open` takes a public name, not a layer.
-            assert target in allowed | lazy or (target not in LAYERS and layer in {"spark", "cli", "web"}), (
+            assert target in allowed | lazy or (target not in LAYERS and layer in {"spark", "cli", "browse"}), (
                 f"{module}:{line} imports {name}"
             )
+
+
+def test_each_module_has_tests_under_its_name() -> None:
+    tests = HOME / "tests" / "python"
+    without = set()
+    for module in MODULES:
+        place = module.relative_to(PACKAGE).with_suffix("")
+        name = place.name.removeprefix("_")
+        if place.name in ("__init__", "__main__"):
+            continue
+        files = {file.stem for file in (tests / place.parent).glob(f"test_{name}*.py")}
+        # A module may have several files: test_name.py, test_name_aspect.py.
+        if not any(stem == f"test_{name}" or stem.startswith(f"test_{name}_") for stem in files):
+            without.add(place.as_posix())
+    assert without == TESTED_ELSEWHERE.keys()
+    assert all((tests / file).is_file() for file in TESTED_ELSEWHERE.values())
 
 
 def _packages(name: str) -> list[str]:
@@ -175,7 +239,7 @@ def test_no_module_imports_itself_in_a_circle() -> None:
 def test_only_spark_imports_optional_packages(module: Path) -> None:
     found = {name.split(".")[0] for name, _ in _imports(module)} & OPTIONAL
     allowed = OPTIONAL_IN.get(module.relative_to(PACKAGE).as_posix(), set())
-    allowed = allowed | (WEB if _layer(module) == "web" else set())
+    allowed = allowed | (WEB if _layer(module) == "browse" else set())
     assert not found - allowed or _layer(module) == "spark", f"{module} imports {sorted(found)}"
 
 

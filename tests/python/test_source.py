@@ -16,9 +16,9 @@ import golden_kafka
 import logdex
 from logdex import Source
 from logdex._core import locate
-from logdex.detection import Kind, detect
 from logdex.kafka import Log, LogDir
 from logdex.rocketmq import IndexService, MessageStore
+from logdex.source import Kind, detect
 
 if TYPE_CHECKING:
     from pathlib import Path

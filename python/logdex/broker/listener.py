@@ -370,7 +370,7 @@ class Listener:
         return self._loop.time() if self._loop is not None else 0.0
 
     def soon(self, call: Callable[[], None]) -> None:
-        """Let the event loop call something in its next turn."""
+        """Schedule a call for the next turn of the event loop."""
         if self._loop is not None:
             self._loop.call_soon(call)
 

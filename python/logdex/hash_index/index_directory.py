@@ -1,8 +1,9 @@
-"""An index directory: index files that are rolled when one is full, and asked from the newest to the oldest."""
+"""An index directory: index files that are rolled when one is full, and searched from the newest to the oldest."""
 
 from __future__ import annotations
 
 import io
+import math
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
@@ -11,10 +12,9 @@ from logdex import _core
 from logdex._files import existing_directory
 from logdex._types import Access, check_int64, check_text
 from logdex.arrow import entry_batches
-from logdex.hash_index.directory import refuse_other_directory
+from logdex.hash_index.files import refuse_other_directory, resolve_zone
 from logdex.hash_index.index_writer import IndexWriter, PlannedIndexWriter
 from logdex.hash_index.query import CLOCK_SLACK_MS, TimeRange, check_clock_slack, check_max_num
-from logdex.hash_index.rolling import resolve_zone
 from logdex.source import Info, Source, Table
 
 if TYPE_CHECKING:
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from logdex._core import IndexFile, IndexHeader
-    from logdex._types import Time
+    from logdex._types import Progress, Time
     from logdex.report import Report
+
 
 MAX_THREADS: Final = 64
 """More threads than any put can use."""
@@ -40,7 +41,7 @@ class QueryOffsetResult:
 
     Attributes:
         phy_offsets: Commit-log offsets, newest first. A message may come twice, and one may carry another key.
-        truncated: More candidates exist than were asked for; with `compat`: the broker's limit, or the caller's, cut some off.
+        truncated: More candidates exist than requested; with `compat`: the broker's limit, or the caller's, cut some off.
         index_last_update_timestamp: Store time of the newest entry, in ms; 0 without files.
         index_last_update_phyoffset: Commit-log offset of the newest entry; 0 without files.
     """
@@ -54,7 +55,7 @@ class QueryOffsetResult:
 class IndexDirectory(Source):
     """Puts keys into the newest file of an index directory and finds candidates in all of them.
 
-    One writer in mode "a" at a time, any number of readers. Puts on one object are serialised; queries run beside them. It
+    One writer in mode "a" at a time, any number of readers. Puts on one object are serialised; queries run at the same time. It
     pickles as a reader, by path and options.
     """
 
@@ -170,7 +171,7 @@ class IndexDirectory(Source):
 
     @property
     def mode(self) -> Literal["r", "a"]:
-        """How it was opened."""
+        """The mode in which it was opened."""
         return self._mode
 
     @property
@@ -381,3 +382,45 @@ def describe_index(kind: str, files: Sequence[IndexFile]) -> Info:
         facts[name] = outermost((getattr(header, name) for header in headers), default=None)
     rows = [(file.path.name, len(file), *(getattr(file.header, name) for name in names)) for file in files]
     return Info(kind, facts, [Table("index files", ("name", "entries", *names), rows)])
+
+
+_TIME_BUCKETS = 24
+_REGIONS = 64
+_SHOWN_LENGTHS = 24
+
+
+def measure(files: Sequence[IndexFile], progress: Progress | None = None) -> tuple[dict[str, Any], list[int]]:
+    """Count the entries of index files; linear, and 4 bytes of memory for each slot and entry of a file.
+
+    Returns JSON values, and the entries in each of equal parts of the slots. A hash in two files counts twice.
+    """
+    chains, regions, times, distinct = _core.chain_statistics(
+        files, time_buckets=_TIME_BUCKETS, regions=_REGIONS, progress=progress
+    )
+    likely = max((length for length in range(_SHOWN_LENGTHS) if _expected(files, length) >= 0.5), default=0)  # noqa: PLR2004
+    statistics = {
+        "files": len(files),
+        "entries": sum(map(len, files)),
+        "slots": sum(file.hash_slots for file in files),
+        "used_slots": sum(slots for length, slots in chains.items() if length),
+        "longest_chain": max(chains, default=0),
+        "distinct_hashes": distinct,
+        "chains": [
+            {"length": length, "slots": chains.get(length, 0), "expected": round(_expected(files, length), 3)}
+            for length in sorted({*range(likely + 1), *chains})
+        ],
+        "times": [{"begin_timestamp": begin, "entries": entries} for begin, entries in times],
+    }
+    return statistics, regions
+
+
+def _expected(files: Sequence[IndexFile], length: int) -> float:
+    """Return how many slots would have a chain of this length if the hashes were random (Poisson)."""
+    total = 0.0
+    for file in files:
+        mean = len(file) / file.hash_slots
+        if mean:
+            total += file.hash_slots * math.exp(length * math.log(mean) - mean - math.lgamma(length + 1))
+        elif not length:
+            total += file.hash_slots
+    return total

@@ -9,9 +9,7 @@ from weakref import WeakSet
 
 from logdex._core import DirectoryLock, IndexFile, PreparedFile
 from logdex.errors import CorruptFileError, IndexFullError
-from logdex.hash_index.directory import list_directory
-from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES, file_size
-from logdex.hash_index.rolling import create_next
+from logdex.hash_index.files import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES, create_next, file_size, list_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,7 +64,7 @@ class IndexWriter:
 
     @property
     def takes_no_more(self) -> bool:
-        """Whether the next put needs a new file."""
+        """True if the next put needs a new file."""
         return self._file is None or self._file.is_full
 
     def put(self, topic: Any, key: Any, phy_offset: Any, store_timestamp: Any, *, threads: int = 1) -> int:  # noqa: ANN401 -- columns
@@ -90,7 +88,7 @@ class IndexWriter:
         return row
 
     def _prepare_next(self, file: IndexFile) -> None:
-        """Let a thread prepare the next file once the current one is half full."""
+        """Start a thread that prepares the next file once the current one is half full."""
         slots, entries = file.hash_slots, file.max_entries
         due = self._prepare and self._next is None and 2 * len(file) >= entries
         if due and file_size((slots, entries)) >= _WORTH_PREPARING:

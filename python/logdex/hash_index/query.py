@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from logdex._types import Time
 
 CLOCK_SLACK_MS = 3_600_000
-"""How far the broker's clock may step within one index file before a search by time could miss a message, in ms."""
+"""The largest step of the broker's clock within one index file with which a search by time misses no message, in ms."""
 
 MIN_TIME, MAX_TIME = MIN_INT64, MAX_INT64
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from logdex import _core
 from logdex._core import locate_beside
@@ -14,11 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from logdex._types import Sealed
+
 _log = logging.getLogger("logdex")
 _Opened = TypeVar("_Opened")
-
-Sealed: TypeAlias = "str | os.PathLike[str]"
-"""Which sealed index a store uses: "auto" is that in its root, if there is one, "never" none; or the directory of one."""
 
 
 def check_sealed(sealed: object) -> None:

@@ -1,4 +1,4 @@
-"""How a record key is searched in a log directory: where a producer puts it, what the indexes say, and what is scanned."""
+"""The search for a record key in a log directory: the partition that a producer chooses, the indexes, and the scans."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class PartitionStep:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class KeyExplanation:
-    """How a key was searched, and where it was found.
+    """The search for a key, and the places where it was found.
 
     Attributes:
         topic: The topic.
@@ -94,7 +94,7 @@ class KeyExplanation:
 
     @property
     def found(self) -> bool:
-        """Whether a record carries the key."""
+        """True if a record carries the key."""
         return any(step.offsets for step in self.steps)
 
     def to_dict(self) -> dict[str, Any]:

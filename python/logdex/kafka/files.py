@@ -120,8 +120,8 @@ class Listing(NamedTuple):
         snapshots: Producer snapshots by offset, in ascending order.
         orphans: Index files without a `.log`, which a broker deletes.
         leftovers: Files that wait for deletion or belong to an unfinished compaction.
-        strays: Other files, except the text files beside the segments.
-        unread: What is found in place of lost segments, by base offset: a log that was compressed, an index before the first
+        strays: Other files, except the text files of a partition.
+        unread: The files found instead of lost segments, by base offset: a log that was compressed, an index before the first
             segment, a missing object.
     """
 

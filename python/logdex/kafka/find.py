@@ -16,8 +16,7 @@ from logdex.errors import CorruptFileError
 from logdex.hash_index.query import TimeRange, check_max_num
 from logdex.kafka.files import MAX_OFFSET, TopicPartition
 from logdex.kafka.sealed import EVERYTHING, Candidates, both
-from logdex.notebook import SHOWN_ROWS, html_table, short_bytes
-from logdex.report import Damage, Finding
+from logdex.report import SHOWN_ROWS, Damage, Finding, html_table, short_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -94,7 +93,7 @@ class FindResult(Sequence[Record]):
     """Records that carry a key, newest first, each once: a sequence of `Record`, and an Arrow stream.
 
     Attributes:
-        truncated: There are more of them than were asked for.
+        truncated: More of them exist than requested.
         rejected: Candidates of the index that have another key, or are no longer in the log.
         scanned_offsets: How many offsets were scanned because no index covers them.
         findings: Missing segments and damaged batches, which may contain more records.
@@ -161,7 +160,7 @@ class FindResult(Sequence[Record]):
 
 
 class PartitionPlan(NamedTuple):
-    """How a key is searched in one partition.
+    """The search for a key in one partition.
 
     Attributes:
         log: The partition.
@@ -197,7 +196,7 @@ class KeySearch:
         sealed: SealedKeys | None,
         index: KeyIndex | None,
     ) -> KeySearch:
-        """Ask the indexes for candidates, and find out which offsets neither covers."""
+        """Return the candidates of the indexes, and the offsets that neither covers."""
         value = key_bytes(key)
         times = TimeRange.of(begin, end)
         found = (

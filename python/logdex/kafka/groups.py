@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from logdex._core import GroupOffsets
-from logdex.groups import GroupOffset
+from logdex.source import GroupOffset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

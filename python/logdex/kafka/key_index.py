@@ -1,6 +1,6 @@
 """An index from the key of a record to its offset: one directory of index files for each partition.
 
-The files are those of `logdex.hash_index`; docs/formats/kafka-log.md, "Key index", says what their fields hold here. An
+The files are those of `logdex.hash_index`; docs/formats/kafka-log.md, "Key index", describes their fields here. An
 answer of the index is a candidate: `find` compares the record's own key.
 """
 
@@ -17,8 +17,7 @@ from logdex._core import RemotePath
 from logdex._files import Closing, existing_directory, refuse_broker_directory
 from logdex.errors import CorruptFileError
 from logdex.hash_index import IndexDirectory
-from logdex.hash_index.directory import list_directory
-from logdex.hash_index.geometry import DEFAULT_MAX_ENTRIES, file_size
+from logdex.hash_index.files import DEFAULT_MAX_ENTRIES, file_size, list_directory
 from logdex.kafka.files import MAX_OFFSET
 from logdex.report import Report, near_names
 
@@ -41,9 +40,9 @@ _BATCH_ROWS = 65_536
 
 @dataclass(frozen=True, slots=True)
 class KeySettings:
-    """Settings that do not change after an index is begun, in a small file beside its index files.
+    """Settings that do not change after an index is begun, in a small file next to its index files.
 
-    `max_entries` is one more than an index file holds. Values of `header` are indexed beside the keys.
+    `max_entries` is one more than an index file holds. Values of `header` are indexed besides the keys.
     """
 
     hash_slots: int

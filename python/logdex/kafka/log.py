@@ -12,7 +12,6 @@ from logdex import _core
 from logdex._files import existing_directory, refuse_broker_directory
 from logdex._filesystem import in_filesystem
 from logdex._types import Isolation, check_int64
-from logdex.detection import Kind, detect
 from logdex.hash_index.query import check_max_num, time_bound
 from logdex.kafka import checkpoint
 from logdex.kafka.explain import explain as explain_search
@@ -26,8 +25,7 @@ from logdex.kafka.transactions import aborted_between, aborted_by_segment, last_
 from logdex.kafka.usage import usage
 from logdex.kafka.verify import verify_log
 from logdex.report import Damage, merge
-from logdex.source import Info, Source, Table
-from logdex.usage import check_by, grouped
+from logdex.source import Info, Kind, Source, Table, check_by, detect, grouped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -42,7 +40,7 @@ if TYPE_CHECKING:
     from logdex.kafka.tiered import Keys
     from logdex.kafka.transactions import AbortedTransaction
     from logdex.report import Finding, Report
-    from logdex.usage import By, Usage
+    from logdex.source import By, Usage
 
 INDEX_INTERVAL_BYTES = 4_096
 """Log bytes between two index entries, index.interval.bytes."""
@@ -261,7 +259,7 @@ class Log(Source):
         check_crc: bool = True,
         on_error: OnError = "raise",
     ) -> SegmentReader:
-        """Read records in the order of their offsets; the indexes tell where to begin.
+        """Read records in the order of their offsets, from a place that the indexes give.
 
         Args:
             begin_offset: First offset; None: the start of the log.
@@ -470,7 +468,7 @@ class Log(Source):
         return grouped(usage(self, by_day=by == "day"), by)
 
     def verify(self, *, deep: bool = True, progress: Callable[[LogSegment], None] | None = None) -> Report:
-        """Check batches, records (if `deep`), indexes and the files beside them; never raises for what it finds.
+        """Check batches, records (if `deep`), indexes and the files next to them; never raises for what it finds.
 
         `progress` is called after each segment.
         """
@@ -478,7 +476,7 @@ class Log(Source):
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """True if it was closed."""
         return self._closed
 
     def _current(self) -> Segments:

@@ -13,7 +13,6 @@ from logdex._core import locate_beside
 from logdex._files import Closing, existing_directory
 from logdex._filesystem import in_filesystem
 from logdex._types import check_int64
-from logdex.detection import Kind, detect
 from logdex.errors import CorruptFileError
 from logdex.hash_index.query import check_max_num
 from logdex.hash_index.sealed import check_sealed
@@ -29,8 +28,7 @@ from logdex.kafka.tiered import join_log_dir
 from logdex.kafka.usage import usage
 from logdex.kafka.verify import verify_checkpoints
 from logdex.report import Report, merge, warn_of_topics
-from logdex.source import Info, Source, Table
-from logdex.usage import check_by, grouped
+from logdex.source import Info, Kind, Source, Table, check_by, detect, grouped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -39,13 +37,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from logdex._core import LogSegment, SegmentReader
-    from logdex._types import Access, Check, Isolation, OnError, Progress, Time
-    from logdex.groups import GroupOffset
-    from logdex.hash_index.sealed import Sealed
+    from logdex._types import Access, Check, Isolation, OnError, Progress, Sealed, Time
     from logdex.kafka.explain import KeyExplanation
     from logdex.kafka.find import FindResult
     from logdex.kafka.tiered import Keys
-    from logdex.usage import By, Usage
+    from logdex.source import By, GroupOffset, Usage
 
 _Attached = TypeVar("_Attached", bound=Closing)
 
@@ -108,8 +104,8 @@ class LogDir(Source):
 
         Raises:
             OSError: The directory cannot be read; nor a sealed index at the path that `sealed` is.
-            CorruptFileError: The catalog of the sealed index at the path that `sealed` is, is damaged.
-            ValueError: It is a partition's directory, no known plugin wrote `tiered`, or a key is none. An encrypted segment
+            CorruptFileError: `sealed` is a path, and the catalog of the sealed index there is damaged.
+            ValueError: It is a partition's directory, no known plugin wrote `tiered`, or a key is invalid. An encrypted segment
                 without its key is an error when it is opened. Or a path as `sealed` with `compat`.
         """
         check_int64(max_batch_bytes=max_batch_bytes)
@@ -199,7 +195,7 @@ class LogDir(Source):
         return Info(self.kind, facts, [Table("partitions", heads, rows)])
 
     def groups(self, group: str | None = None) -> list[GroupOffset]:
-        """Return how far each consumer group has read, or one of them, as far as the records of `__consumer_offsets` here tell.
+        """Return how far each consumer group has read, or one of them, by the records of `__consumer_offsets` here.
 
         Source: GroupMetadataManager, OffsetCommitKey, OffsetCommitValue.
         """
@@ -294,7 +290,7 @@ class LogDir(Source):
 
     @property
     def sealed(self) -> str | None:
-        """What a sealed index stands for, in words; None without one."""
+        """The segments that a sealed index replaces, in words; None without one."""
         return self.sealed_keys().words(self._all_logs())
 
     def seal(
@@ -308,12 +304,12 @@ class LogDir(Source):
         """Write a sealed index: the keys of all records, sorted by their hashes, and a catalog of the files.
 
         A later `open` finds it in the log directory, or takes its directory as `sealed`. A search then costs one read and the
-        records, in place of a scan of the topic. Segments with damage are left out, and read as before. A sealed index that is
+        records, instead of a scan of the topic. Segments with damage are left out, and read as before. A sealed index that is
         there is replaced when the new one is complete.
 
         Args:
             out: The directory, local or a URL, in which `_logdex` is written; None: the log directory.
-            header: The name of a header whose values are sealed beside the keys.
+            header: The name of a header whose values are sealed besides the keys.
             progress: Called with the bytes of `.log` files that were read, and all of them.
             storage_options: Options of the store of a URL; None: those of this log directory.
 
@@ -388,7 +384,7 @@ class LogDir(Source):
         )
 
     def verify(self, *, deep: bool = True, progress: Callable[[LogSegment], None] | None = None) -> Report:
-        """Check every partition, see `Log.verify`, the checkpoints beside them, and the sealed index."""
+        """Check every partition, see `Log.verify`, the checkpoints next to them, and the sealed index."""
         logs = {each: self.log(each.topic, each.partition) for each in self.partitions()}
         reports = [log.verify(deep=deep, progress=progress) for log in logs.values()]
         ends = {partition: _end_of(log) for partition, log in logs.items()}
@@ -436,7 +432,7 @@ def build_key_index(
         log_dir: The log directory, or its path. It is only read.
         directory: Where the index goes: `<directory>/<topic>-<partition>/`.
         topics: One topic, or several; None: all.
-        header: The name of a header whose values are indexed beside the keys.
+        header: The name of a header whose values are indexed besides the keys.
         max_entries: Entries of an index file, plus one; None: as many as the partition needs, at most 20,000,000. An existing
             index keeps its own.
         progress: Called with the partition and the number of records read, after each batch.

@@ -1,4 +1,4 @@
-"""What is cheap to know of a log directory and of segments."""
+"""Facts of a log directory and of segments that are cheap to read."""
 
 from __future__ import annotations
 

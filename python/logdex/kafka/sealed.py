@@ -1,4 +1,4 @@
-"""A sealed index of record keys: one lookup in sorted rows in place of a scan. docs/formats/sealed.md describes its files.
+"""A sealed index of record keys: one lookup in sorted rows instead of a scan. docs/formats/sealed.md describes its files.
 
 It stands for the segments that are as they were when the log directory was sealed. Segments that changed or came later are read
 as before. A sealed index that is missing or damaged changes no answer.
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from logdex._core import LogSegment
-    from logdex._types import Progress
+    from logdex._types import Progress, Sealed
     from logdex.hash_index.query import TimeRange
-    from logdex.hash_index.sealed import Sealed
     from logdex.kafka.log import Log
 
     Ranges: TypeAlias = Sequence[tuple[int, int]]
@@ -35,13 +34,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger("logdex")
 
 BROKER_PROPERTIES = "meta.properties"
-"""What a broker writes into each of its log directories."""
+"""The files that a broker writes into each of its log directories."""
 EVERYTHING = ((0, MAX_OFFSET),)
 """All offsets, as one range."""
 
 
 class Candidates(NamedTuple):
-    """What an index says of a key in a partition: candidates, and the ranges of offsets that it does not cover."""
+    """Candidates of a key in a partition by an index, and the ranges of offsets that the index does not cover."""
 
     offsets: Sequence[int]
     holes: Ranges
@@ -174,7 +173,7 @@ def sealing_target(log_dir: Path, out: str | os.PathLike[str] | None) -> Path:
     directory = _core.sealed_directory(log_dir if out is None else locate_beside(log_dir, out))
     if not isinstance(directory, RemotePath) and (directory.parent / BROKER_PROPERTIES).exists():
         message = (
-            "a log directory of a broker, which does not start if a directory in it is no partition; "
+            "a log directory of a broker, which does not start if it holds a directory that is not a partition; "
             "seal into another directory (out=, --out DIR)"
         )
         raise FileExistsError(errno.EEXIST, message, str(directory.parent))

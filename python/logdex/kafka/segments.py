@@ -83,7 +83,7 @@ class Segments:
         if special and time_ms == _MAX_TIMESTAMP:
             return self._newest(start, broker=broker)
         if broker:
-            # The first segment that may reach the time is asked, and no other; a marker counts as a record.
+            # Only the first segment that may reach the time is searched; a marker counts as a record.
             reaching = (each for number, each in enumerate(self.segments) if self._largest(number) >= time_ms)
             segment = next(reaching, None)
             return None if segment is None else segment.offset_for_timestamp(time_ms, start)
@@ -100,7 +100,7 @@ class Segments:
     def _newest(self, start: int, *, broker: bool) -> tuple[int, int] | None:
         """Find the first record with the largest timestamp, by the headers of all batches.
 
-        A broker takes what its time indexes know instead, of markers as well.
+        A broker uses its time indexes instead, which have markers as well.
         """
         if broker:
             known = [(segment.max_timestamp()[0], segment) for segment in self.segments]
@@ -144,7 +144,7 @@ def _first_at(segment: LogSegment, begin: int | None, low: int) -> int | None:
     if begin is None:
         return low
     try:
-        # Control records count: a read may ask for them, and passing over one costs little.
+        # Control records count: a read may return them, and to skip one costs little.
         found = segment.offset_for_timestamp(begin, low, control=True)
     except CorruptFileError:
         return low  # the reader decides what damage means
@@ -189,8 +189,8 @@ class SegmentMap:
     def _options_of(self, base_offset: int, listing: Listing) -> dict[str, Any]:
         """Return the options of a segment.
 
-        A running broker knows where the entries in the indexes of its last segment end, and a crashed one rebuilds them: both
-        files are full of zeros. Only after a clean stop they end with an entry, and are taken as they are.
+        A running broker keeps the end of the indexes of its last segment in memory, and a crashed one rebuilds them: both files
+        are full of zeros. Only after a clean stop they end with an entry, and are taken as they are.
         """
         is_last = base_offset == next(reversed(listing.segments))
         if self._options["compat"] is None or self._options["check"] is not None or not is_last:

@@ -56,7 +56,7 @@ def _aborted_from(
 ) -> Iterator[tuple[int, AbortedTransaction]]:
     """Iterate over the aborted transactions with markers from the segment of `begin` on, by the number of their segment.
 
-    A marker may be many segments after its transaction's records, so all later segments are asked, each once. Only a
+    A marker may be many segments after its transaction's records, so all later segments are searched, each once. Only a
     transaction that begins at or after `end` may be left out.
     """
     # COMPAT(kafka TransactionIndex#collectAbortedTxns): to a broker, a missing file means that none was aborted.
@@ -71,7 +71,7 @@ def _aborted_from(
             first = producers.first_open_offset
             if segment.base_offset >= end and (first is None or first >= end):
                 return
-            # Carried on through a segment with an index, too: there may be no snapshot behind it.
+            # Carried on through a segment with an index, too: there may be no snapshot after it.
             read = segment.aborted_transactions(producers)
             aborted = aborted or read
         yield from ((number, entry) for entry in map(AbortedTransaction._make, aborted))

@@ -1,4 +1,4 @@
-"""How many offsets and bytes the partitions of a log directory hold."""
+"""The offsets and bytes of the partitions of a log directory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from arro3.core import DataType
 
-from logdex.usage import Usage, days
+from logdex.source import Usage, days
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Check of a partition and of a log directory: the segments, their indexes and the files beside them, against each other."""
+"""Check of a partition and of a log directory: the segments, their indexes and the files next to them, against each other."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def verify_log(
         # A broker may delete it after it was listed.
         with contextlib.suppress(FileNotFoundError):
             findings += _core.dump_file(path).findings
-    findings += [Finding(str(p), 0, "orphan-index", "a .log file beside it", "none") for p in segments.listing.orphans]
+    findings += [Finding(str(p), 0, "orphan-index", "a .log file next to it", "none") for p in segments.listing.orphans]
     findings += [Finding(str(p), 0, "file-name", "a file of a segment", p.name) for p in segments.listing.strays]
     checked = {"snapshots": len(segments.listing.snapshots), "segments": len(segments.segments)}
     if compacted:

@@ -148,7 +148,7 @@ class LogDirWriter(Closing):
             clock: As for `LogWriter.open`.
             producer_id_expiration_ms: As for `LogWriter.open`.
             truncate: Whether a recovery may cut valid batches after damage, as a broker's does. False: that is an error.
-            broker_epoch: The epoch in `.kafka_cleanshutdown`; -2 for a broker that the cluster does not know.
+            broker_epoch: The epoch in `.kafka_cleanshutdown`; -2 for a broker that is not in the cluster.
 
         Raises:
             LockedError: A running broker or another writer holds the directory; it has the process id.

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from logdex._core import make_directory, read_file, replace_file, sync_directory
 from logdex.errors import CorruptFileError
-from logdex.groups import GroupOffset
 from logdex.rocketmq import fastjson
+from logdex.source import GroupOffset
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,7 @@ GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 """Messages whose transaction no producer ended."""
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 AUTO_CREATE_TOPIC = "TBW102"
-"""The topic from which producers let others be created."""
+"""The topic whose settings a topic gets that a producer creates."""
 SYSTEM_TOPICS = (
     SCHEDULE_TOPIC,
     HALF_TOPIC,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from logdex import _core
 from logdex._core import IndexCrossCheck, QueueCrossCheck, split_cut_off
-from logdex.hash_index.geometry import entry_offset
+from logdex.hash_index.files import entry_offset
 from logdex.report import Finding, Report, merge
 from logdex.rocketmq.find import TAG_PREFIX
 from logdex.rocketmq.layout import configured_topics
@@ -89,7 +89,7 @@ class StoreCheck:
         for offset, suspect in cut_off:
             found = f"a message at {offset} that was truncated before ({suspect})"
             self._findings.append(
-                Finding(*self._log.place(offset), "log-ghost", "nothing behind the end of the log", found)
+                Finding(*self._log.place(offset), "log-ghost", "nothing after the end of the log", found)
             )
         for valid in batches:
             self._messages += valid.num_rows
@@ -107,7 +107,7 @@ class StoreCheck:
 
 
 class IndexCheck:
-    """Compares index entries and messages, both ways. Messages that the broker had not indexed yet are no fault."""
+    """Compares index entries and messages, both ways. Messages that the broker had not indexed yet are not a fault."""
 
     def __init__(self, log: CommitLog, index: IndexService) -> None:
         self._log = log
@@ -115,7 +115,7 @@ class IndexCheck:
         self._files: list[IndexFile] = [file for file in index.files if len(file)]
         self._tags = bool(_core.index_holds_tags(log, self._files))
         self._check = IndexCrossCheck(self._files, tags=self._tags, log_begin=log.min_offset)
-        # The messages at a file's ends may have keys in the files beside it.
+        # The messages at a file's ends may have keys in the files next to it.
         headers = [file.header for file in self._files]
         self._covered = [(header.begin_phy_offset, header.end_phy_offset + 1) for header in headers]
         self._end = max((header.end_phy_offset for header in headers), default=None)

@@ -64,7 +64,7 @@ def dumps_pretty(value: Any, indent: str = "") -> str:  # noqa: ANN401 -- what J
 
 
 def in_java_order(names: Iterable[str], buckets: int) -> list[str]:
-    """Return the names in the order in which a `ConcurrentHashMap` with so many buckets, a power of two, has them.
+    """Return the names in the order in which a `ConcurrentHashMap` with this number of buckets, a power of two, has them.
 
     Broker's tables are larger than their content, so the order does not depend on when a name was added.
     """

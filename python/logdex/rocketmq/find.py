@@ -12,7 +12,7 @@ from arro3.core import Table
 from logdex import _core
 from logdex._core import KeyView, time_text
 from logdex.arrow import BatchStream
-from logdex.notebook import SHOWN_ROWS, html_table
+from logdex.report import SHOWN_ROWS, html_table
 from logdex.rocketmq.message import Message
 from logdex.rocketmq.read import check_scan
 
@@ -55,16 +55,16 @@ class FindResult(Sequence[Message]):
     """Messages that carry a key, the newest first, each once: a sequence of `Message`, and an Arrow stream.
 
     The messages are held as Arrow batches, with up to 64 MiB of bodies. `Message` objects are made, and the other bodies read
-    from the log, when they are asked for: a batch at a time by iteration and as an Arrow stream, and all by `to_arrow`.
+    from the log, when they are used: a batch at a time by iteration and as an Arrow stream, and all by `to_arrow`.
 
     Attributes:
-        truncated: More of them exist than were asked for.
+        truncated: More of them exist than requested.
         rejected: Candidates that turned out to carry another key: the index stores hashes.
         complete: Every part of the log was covered by the index or read.
         scanned_bytes: Bytes of the log that this call read because no index file covers them.
         unscanned: Ranges of the log that neither the index covers nor any call has read, that no file holds, or that are damaged
             and may hold a match.
-        unreadable: Those parts of them that cannot be read: the file is missing, or the bytes are no valid message.
+        unreadable: Those parts of them that cannot be read: the file is missing, or the bytes are not a valid message.
     """
 
     _found: _core.FoundMessages

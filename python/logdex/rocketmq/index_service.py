@@ -15,10 +15,10 @@ from logdex._core import CommitLog, StoreCheckpoint, broker_lock_holder, locate
 from logdex._filesystem import in_filesystem
 from logdex._types import Access, Compat, check_int64
 from logdex.arrow import INDEXED_COLUMNS, entry_batches, message_batches
-from logdex.detection import Kind
 from logdex.errors import LockedError
 from logdex.hash_index.index_directory import IndexDirectory
 from logdex.hash_index.query import CLOCK_SLACK_MS
+from logdex.source import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -53,7 +53,7 @@ class IndexService(IndexDirectory):
     """Puts keys into the newest file of a store's index and finds candidates in all of its files.
 
     Open it with `IndexService.open`. One service in mode "a" writes to a directory at a time; any number reads. Puts on one
-    service are serialised; queries run beside them. It pickles as a reader, by path and options.
+    service are serialised; queries run at the same time. It pickles as a reader, by path and options.
 
     Example:
         >>> import tempfile
@@ -101,10 +101,10 @@ class IndexService(IndexDirectory):
             mode: "r" reads and changes nothing; "a" reads and puts.
             hash_slots: Slots of each file (maxHashSlotNum); None: inferred from the fullest file, 5,000,000 for a new directory.
             max_entries: Entries of each file plus one (maxIndexNum); None: as above, 20,000,000.
-            checkpoint: The file that records which files are on disk; None: the store's own if there is a log beside.
+            checkpoint: The file that records which files are on disk; None: that of the store around the directory.
             zone: Time zone of file names, by name or as tzinfo: the broker's; None: the machine's.
             last_exit_ok: False after a crash. The files are then repaired from their entries ("r": in memory), and "a" indexes
-                again from the log what was lost, if there is a log beside the directory. With `compat` the broker's rule:
+                again from the log what was lost, if there is a log next to the directory. With `compat` the broker's rule:
                 files that end after the checkpoint are deleted ("a") or left out ("r").
             clock_slack_ms: How far the clock may step within one file before a search by time may miss a message.
             access: "mmap", "pread", or "auto": map, and read plainly where mapping fails.
@@ -355,7 +355,7 @@ class IndexService(IndexDirectory):
         self._files.leave_out(beyond)
 
     def _recover_files(self, writer: IndexWriter) -> None:
-        """Repair all files after a crash, and index again from the log beside the directory what was lost.
+        """Repair all files after a crash, and index again from the log next to the directory what was lost.
 
         Nothing is put twice, so the files become those that the broker would have written without the crash.
         """

@@ -9,7 +9,7 @@ import errno
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from logdex import detection
+from logdex import source
 from logdex._core import (
     RemotePath,
     broker_lock_holder,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 ABORT = "logdex"
-"""First word of `abort` while logdex writes. A broker looks only at the file's name; 5.x writes a process id into it."""
+"""First word of `abort` while logdex writes. A broker checks only the file's name; 5.x writes a process id into it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class StoreLayout:
 
     @property
     def written_by_logdex(self) -> bool:
-        """Whether logdex writes to the store, or ended without `close`."""
+        """True if logdex writes to the store, or ended without `close`."""
         try:
             return read_file(self.abort, len(ABORT)) == ABORT.encode()
         except OSError:
@@ -122,24 +122,24 @@ def find_layout(
     root = locate(path, storage_options)
     log = root / "commitlog"
     if isinstance(root, RemotePath):
-        # A catalog came with these lists, or was looked for beside them.
+        # A catalog came with these lists, or was requested together with them.
         expect_lists([log, root / "index"])
         if log.is_dir():
             if not is_sealed:
-                # A catalog says where the log ends. Else the root shows whether a broker runs, and the first message is read, and
+                # A catalog has the end of the log. Else the root shows whether a broker runs, and the first message is read, and
                 # the last file that holds one: a broker makes the next file ahead.
                 expect_lists([root])
-                files = sorted(filter(detection.OFFSET_NAME.fullmatch, _names(log)))
+                files = sorted(filter(source.OFFSET_NAME.fullmatch, _names(log)))
                 expect_heads([log / name for name in {*files[:1], *files[-2:]}])
             return StoreLayout(root, log)
     # Not is_dir(), which hides errors of the system.
     names = _names(root)
     if "commitlog" in names:
         return StoreLayout(root, log)
-    if detection.holds_log_files(root, names):
+    if source.holds_log_files(root, names):
         alone = root.name != "commitlog"
         return StoreLayout(root if alone else root.parent, root)
-    hint = detection.hint(root, names)
+    hint = source.hint(root, names)
     what = f"no RocketMQ store (it would hold a commitlog directory){f'; {hint}' if hint else ''}"
     raise FileNotFoundError(errno.ENOENT, what, str(root))
 

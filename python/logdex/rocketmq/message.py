@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from logdex._types import utc_datetime
-from logdex.notebook import short_bytes
+from logdex.report import short_bytes
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -12,7 +12,7 @@ from logdex._core import StoreCheckpoint, subtract_ranges
 from logdex.errors import LogdexError
 from logdex.report import Damage
 from logdex.rocketmq.queues import totals
-from logdex.usage import Usage, days
+from logdex.source import Usage, days
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,6 +49,7 @@ def overview(
         "max_offset": end,
         "log_bytes": end - first,
         "missing_log_bytes": sum(end - begin for begin, end, _ in gaps) or None,
+        "missing_queue_bytes": sum(end - begin for begin, end, _ in counted.gaps) or None,
         "not_indexed_bytes": sum(end - begin for begin, end in subtract_ranges((first, end), search.covered())),
         "first_message_timestamp": first_time(log, first),
         **flushed,
@@ -88,7 +89,7 @@ def store_times(log: CommitLog, queues: Queues, topic: str | None) -> list[int]:
 
 
 def usage(log: CommitLog, queues: Queues, *, by_day: bool) -> Iterator[Usage]:
-    """Return the messages of each queue, and the bytes of their frames in the log, as the queue's units tell."""
+    """Return the messages of each queue, and the bytes of their frames in the log, by the queue's units."""
     for (topic, queue_id), paths in queues.directories().items():
         for queue in map(queues.open, paths):
             first, end = queue.min_offset, queue.max_offset

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from logdex._core import ConsumeQueueWriter, commit_log_directories, local_path
 from logdex._files import refuse_broker_directory
 from logdex.arrow import INDEXED_COLUMNS
-from logdex.hash_index.directory import list_directory
+from logdex.hash_index.files import list_directory
 from logdex.report import Report
 from logdex.rocketmq.index_service import INDEXES_TAGS, IndexService
 from logdex.rocketmq.read import read_ahead
@@ -91,7 +91,7 @@ def build_queues(
 
 
 def _bytes_read(reader: MessageReader, span: Range) -> dict[str, int]:
-    """Return how much of a log was read, and how much is behind the damage that ended the walk."""
+    """Return how much of a log was read, and how much follows the damage that ended the walk."""
     begin, end = span
     if reader.end_offset is None or all(finding.kind == "file-gap" for finding in reader.report.findings):
         return {"log_bytes": end - begin}

@@ -1,7 +1,7 @@
-"""A sealed index: one lookup in sorted rows in place of one in each index file. docs/formats/sealed.md describes its files.
+"""A sealed index: one lookup in sorted rows instead of one in each index file. docs/formats/sealed.md describes its files.
 
-It stands for the index files that are as they were when the store was sealed. Files that changed or came later are asked as
-before. A sealed index that is missing or damaged changes no answer: the index files are asked.
+It stands for the index files that are as they were when the store was sealed. Files that changed or came later are searched as
+before. A sealed index that is missing or damaged changes no answer: the index files are searched.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from logdex._core import CommitLog
-    from logdex._types import Progress
-    from logdex.hash_index.sealed import Sealed
+    from logdex._types import Progress, Sealed
     from logdex.rocketmq.index_service import IndexService
     from logdex.rocketmq.layout import StoreLayout
 

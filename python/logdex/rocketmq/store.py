@@ -14,7 +14,6 @@ from logdex._core import CommitLog, MessageFilter, RemotePath, ThreadLock, locat
 from logdex._filesystem import all_in_filesystem, in_filesystem
 from logdex._types import check_int64, check_queue_id, check_text
 from logdex.arrow import BatchStream
-from logdex.detection import Kind, detect
 from logdex.hash_index.query import CLOCK_SLACK_MS, TimeRange, check_clock_slack, check_max_num
 from logdex.hash_index.sealed import check_sealed
 from logdex.report import Damage, Report, merge
@@ -30,8 +29,7 @@ from logdex.rocketmq.queues import totals
 from logdex.rocketmq.read import check_scan, planned_messages, with_warning_of_topics
 from logdex.rocketmq.rebuild import build_index, build_queues
 from logdex.rocketmq.sealed import open_store, seal
-from logdex.source import Info, Source, Table
-from logdex.usage import check_by, grouped
+from logdex.source import Info, Kind, Source, Table, check_by, detect, grouped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
@@ -41,16 +39,14 @@ if TYPE_CHECKING:
     from arro3.core import Array, RecordBatch
 
     from logdex._core import ConsumeQueue, SealedFiles, SealedStore
-    from logdex._types import Access, Body, Compat, Progress, Scan, Time
-    from logdex.groups import GroupOffset
-    from logdex.hash_index.sealed import Sealed
+    from logdex._types import Access, Body, Compat, Progress, Scan, Sealed, Time
     from logdex.report import Finding
     from logdex.rocketmq.explain import Explanation
     from logdex.rocketmq.find import FindResult, KeyView
     from logdex.rocketmq.message import Message
     from logdex.rocketmq.queues import TopicTotals
     from logdex.rocketmq.read import Range
-    from logdex.usage import By, Usage
+    from logdex.source import By, GroupOffset, Usage
 
 _log = logging.getLogger("logdex")
 
@@ -110,7 +106,7 @@ class MessageStore(Source):
             access: "mmap", "pread", or "auto": mmap, and pread if mapping fails.
             compat: Search the index as this broker release does, faults included.
             sealed: "auto" uses the sealed index in the root if there is one (see `seal`), "never" none. Or the directory of one.
-                It stands for the index files that are as they were; the others are asked as before.
+                It replaces the index files that are as they were; the others are searched as before.
             storage_options: Options of the store of a URL, such as `aws_region`, by the names of the object_store crate; what
                 is not given comes from the environment.
             filesystem: A file system of fsspec or `pyarrow.fs`, or a store of obstore, in which `root` and `commit_log` are
@@ -119,7 +115,7 @@ class MessageStore(Source):
 
         Raises:
             OSError: There is no store at `root`, or another I/O error; nor a sealed index at the path that `sealed` is.
-            CorruptFileError: The catalog of the sealed index at the path that `sealed` is, is damaged.
+            CorruptFileError: `sealed` is a path, and the catalog of the sealed index there is damaged.
             GeometryError: Slots and entries were not passed and cannot be inferred from the index files.
             ValueError: The index files have other slots and entries than those passed; a negative slack; a path as `sealed`
                 with `compat`.
@@ -144,7 +140,7 @@ class MessageStore(Source):
         if is_searched and not is_remote:
             opened = open_store(sealed, layout.root)
         if opened is not None and hash_slots is not None and opened.geometry != (hash_slots, max_entries):
-            # The index files say that these are not theirs.
+            # The index files have another geometry.
             opened = None
         options = {"hash_slots": hash_slots, "max_entries": max_entries, "clock_slack_ms": clock_slack_ms}
         return cls(layout, {**options, "access": access, "compat": compat, "sealed": sealed}, opened)
@@ -257,7 +253,7 @@ class MessageStore(Source):
             scan: How much of the log that no index file covers is read: "auto" up to 1 GiB a call, True all, False nothing. Later
                 calls also search what earlier calls read.
             progress: Called with the finished bytes of the log, and the total.
-            body_budget: Bytes of bodies that the result keeps in memory. It reads the others when they are asked for.
+            body_budget: Bytes of bodies that the result keeps in memory. It reads the others when they are used.
 
         Raises:
             ValueError: `max_num` or `body_budget` is negative.
@@ -338,7 +334,7 @@ class MessageStore(Source):
         return self._search.view(scan_bytes("auto"))
 
     def message(self, key: str | int) -> Message | None:
-        """Read one message; return None if there is none. A `DamageWarning` says if its part of the log is missing or damaged.
+        """Read one message; return None if there is none. A `DamageWarning` reports a missing or damaged part of the log.
 
         Args:
             key: The offset id of the message (`msg_id`), or its commit-log offset. For a unique key use `find`.
@@ -569,7 +565,7 @@ class MessageStore(Source):
 
     @property
     def indexes_tags(self) -> bool:
-        """Whether messages are found by their tags. A 5.5.0 broker indexes tags, and messages read from the log have them."""
+        """True if messages are found by their tags. A 5.5.0 broker indexes tags, and messages read from the log have them."""
         self._check_open()
         return self._search.has_tags()
 
@@ -597,7 +593,7 @@ class MessageStore(Source):
         return store_times(self._commit_log, self._queues, topic)
 
     def groups(self, group: str | None = None) -> list[GroupOffset]:
-        """Return how far each consumer group has read, or one of them, as the broker's tables in `config` tell.
+        """Return how far each consumer group has read, or one of them, by the broker's tables in `config`.
 
         Raises:
             CorruptFileError: A table, and its copy, cannot be read.
@@ -619,7 +615,7 @@ class MessageStore(Source):
     def usage(self, by: By = "topic") -> list[Usage]:
         """Return how many messages and bytes of the log each topic, queue or day (UTC, of the store time) has.
 
-        The queues tell it; the log is not read. Messages that no queue has are not counted: see `overview`.
+        The queues have it; the log is not read. Messages that no queue has are not counted: see `overview`.
         """
         self._check_open()
         check_by(by)
@@ -645,7 +641,7 @@ class MessageStore(Source):
         """Check log, queues and index, each by itself and against the others, in both directions; linear in all of them.
 
         Every message must have its unit, and each of its keys an entry. Every unit and entry must refer to its message. Messages
-        that a broker had not dispatched when it ended are no fault.
+        that a broker had not dispatched when it ended are not a fault.
 
         `progress` is called with the finished bytes of the log, and the total. The report has findings of the kinds in
         docs/findings.md. Only errors of the system are raised.
@@ -669,7 +665,7 @@ class MessageStore(Source):
 
         A later `open` finds it in the root of the store, or takes its directory as `sealed`. A search then costs one read in
         place of some in each index file. The store itself is not changed. Index files that are not whole, or have findings,
-        are left out, and asked as before. A sealed index that is there is replaced when the new one is complete.
+        are left out, and searched as before. A sealed index that is there is replaced when the new one is complete.
 
         Args:
             out: The directory, local or a URL, in which `_logdex` is written; None: the root of the store.
@@ -687,7 +683,7 @@ class MessageStore(Source):
         return seal(self._layout, self._commit_log, self.index, place, progress)
 
     def ask_sealed(self, topic: str, key: str, times: TimeRange) -> tuple[Path, SealedFiles, list[int]] | None:
-        """Return the sealed index that a search asks, its files and the candidates of a key; None without one."""
+        """Return the sealed index that a search uses, its files and the candidates of a key; None without one."""
         self._check_open()
         return self._search.ask_sealed(topic, key, begin=times.begin, end=times.end)
 
@@ -699,7 +695,7 @@ class MessageStore(Source):
 
     @property
     def sealed(self) -> str | None:
-        """What a sealed index stands for, in words; None if each index file is asked."""
+        """The index files that a sealed index replaces, in words; None if each index file is searched."""
         self._check_open()
         return self._search.sealed_words
 

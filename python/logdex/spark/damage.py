@@ -1,4 +1,4 @@
-"""What plans and tasks miss or pass over: an error, or findings that are logged and sent to the driver.
+"""Missing and skipped data of plans and tasks: an error, or findings that are logged and sent to the driver.
 
 Spark plans and reads a data source in other processes than the user's program, and gives it neither accumulators nor metrics. So
 `logdex.spark.register` starts a server in the user's program, which warns of what plans and tasks send. If a task cannot reach
@@ -41,7 +41,7 @@ _MOST_FINDINGS = 1_000
 
 
 class Address(NamedTuple):
-    """Where the user's program listens."""
+    """The address at which the user's program listens."""
 
     host: str
     port: int
@@ -50,7 +50,7 @@ class Address(NamedTuple):
 
 @dataclass(slots=True)
 class SparkDamage(Damage):
-    """What one plan or task misses or passes over."""
+    """Missing and skipped data of one plan or task."""
 
     fail_on_data_loss: bool = True
     unknown_topics: dict[str, str] | None = None
@@ -111,7 +111,7 @@ class SparkDamage(Damage):
 
 @dataclass(frozen=True, slots=True)
 class DamageReports:
-    """How a read reports damage: whether lost data is an error, and where the user's program listens."""
+    """Settings of damage reports: lost data is an error or not, and the address of the user's program."""
 
     fail_on_data_loss: bool = True
     driver: Address | None = None
@@ -144,7 +144,7 @@ def _send(driver: Address, damage: SparkDamage) -> bool:
             connection.sendall(json.dumps(message).encode() + b"\n")
             return connection.recv(1) == b"."
     except OSError as error:
-        logger.warning("the driver at %s:%d cannot be told: %s", driver.host, driver.port, error)
+        logger.warning("the driver at %s:%d cannot be reached: %s", driver.host, driver.port, error)
         return False
 
 
@@ -165,7 +165,7 @@ class _Handler(socketserver.StreamRequestHandler):
             damage = SparkDamage(unknown_topics=message["unknown_topics"])
             for each in message["findings"]:
                 damage.add(Finding(**each))
-            # A filter may make an error of the warning, which nobody would see in this thread.
+            # A filter may make an error of the warning, which would be lost in this thread.
             with suppress(DamageWarning, UnknownTopicWarning):
                 damage.warn()
             self.wfile.write(b".")

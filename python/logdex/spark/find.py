@@ -209,7 +209,7 @@ def query_offset(
     check_int64(hash_slots=hash_slots, max_entries=max_entries)
     spark = SparkSession.getActiveSession()
     query = _query(spark, workers.driver_path(index_dir, spark, storage_options), max_num, hash_slots, max_entries)
-    # Its signature for mypy asks for a function type, which pyspark warns of at run time.
+    # Its signature for mypy requires a function type, which pyspark warns of at run time.
     make: Any = arrow_udf
     made: Callable[..., Column] = make(query, returnType=ArrayType(LongType())).asNondeterministic()
     return made

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from logdex._core import RemotePath, forget_lists
-from logdex.hash_index.committed import commit_copies, replace_object
+from logdex.hash_index.files import commit_copies, replace_object
 from logdex.kafka import LogDir, TopicPartition
 from logdex.kafka.key_index import (
     SETTINGS_FILE,
@@ -20,7 +20,7 @@ from logdex.kafka.key_index import (
 from logdex.report import Report, merge
 from logdex.spark.damage import SparkDamage
 from logdex.spark.index.job import index_files
-from logdex.spark.kafka_dirs import within
+from logdex.spark.kafka_source import within
 from logdex.spark.workers import call_beside, call_in_tasks, check_worker_python, driver_path, require_directory
 
 if TYPE_CHECKING:

@@ -1,25 +1,32 @@
-"""Format `kafka_log`: the records of a Kafka log directory as a table, with the columns of Spark's own Kafka source."""
+"""Format `kafka_log`: the records of a Kafka log directory as a table, with the columns of Spark's own Kafka source.
+
+Several log directories are read as one: the disks of a broker (`log.dirs`), or brokers with replicas of the same partitions.
+The options for the start and the end of a read are those of Spark's own Kafka source.
+"""
 
 from __future__ import annotations
 
+import json
+import re
+import time
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from logdex._core import RemotePath, cut_segments, plan_files, planned_file_faults, read_records
 from logdex._types import Isolation, OnError
-from logdex.detection import Kind, detect
 from logdex.errors import CorruptFileError
 from logdex.kafka import Log, LogDir, TopicPartition
+from logdex.kafka.checkpoint import LOG_START
 from logdex.kafka.files import MAX_OFFSET
+from logdex.source import Kind, detect
 from logdex.spark import options as opt
-from logdex.spark.kafka_dirs import KnownBounds, LogDirs, within
-from logdex.spark.kafka_offsets import OFFSET_OPTIONS, TOPIC_OPTIONS, ending, refuse_ending, starting, topics
 from logdex.spark.log_source import LOG_OPTIONS, LogReader, LogSource, LogStreamReader, Task, TaskSize, pack
 from logdex.spark.schema import RECORD_COLUMNS, checked_schema, spark_batches, spark_schema
 from logdex.spark.workers import require_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -27,7 +34,324 @@ if TYPE_CHECKING:
 
     from logdex._types import Access
     from logdex.spark.damage import DamageReports, SparkDamage
-    from logdex.spark.kafka_offsets import Bound, Topics
+
+
+_SETTLED_SECONDS = 2
+"""After this time, a change of a file gives it another time stamp on every file system that keeps seconds or better."""
+
+
+class LogDirs(ExitStack):
+    """Open log directories, which it closes at the end; of the replicas of a partition one is taken."""
+
+    def __init__(self, members: Sequence[LogDir]) -> None:
+        super().__init__()
+        self.path = ", ".join(str(self.enter_context(each).path) for each in members)
+        self._logs: dict[TopicPartition, Log] = {}
+        self._replicas: dict[TopicPartition, list[LogDir]] = {}
+        for each in members:
+            for partition in each.partitions():
+                self._replicas.setdefault(partition, []).append(each)
+
+    def partitions(self, topics: Collection[str] | None = None) -> list[TopicPartition]:
+        """Return the partitions of some topics, sorted; None: all."""
+        return sorted(each for each in self._replicas if topics is None or each.topic in topics)
+
+    def __contains__(self, partition: object) -> bool:
+        """Return whether a directory holds a partition."""
+        return partition in self._replicas
+
+    def has_replicas(self, partition: TopicPartition) -> bool:
+        """Return whether several directories hold a partition."""
+        return len(self._replicas[partition]) > 1
+
+    def log(self, partition: TopicPartition) -> Log:
+        """Return the log of a partition as it was at the first call.
+
+        Of replicas it is the one that ends last, and of these the one that begins first.
+        """
+        if partition not in self._logs:
+            # Each partition is listed once, for any number of calls.
+            logs = [each.log(partition.topic, partition.partition).pinned() for each in self._replicas[partition]]
+            ends = [(0, 0)] if len(logs) == 1 else [(log.log_end_offset, -log.log_start_offset) for log in logs]
+            self._logs[partition] = logs[ends.index(max(ends))]
+        return self._logs[partition]
+
+
+class Bounds(NamedTuple):
+    """The first offset of a log, its end, and the end for this reader: read-committed, it is the last stable offset."""
+
+    first: int
+    end: int
+    latest: int
+
+
+def latest(log: Log, *, committed: bool) -> int:
+    """Return the end of a log; for a read-committed consumer its last stable offset."""
+    return log.last_stable_offset if committed else log.log_end_offset
+
+
+def within(log: Log, begin: int, end: int, damage: SparkDamage) -> tuple[int, int]:
+    """Return the offsets of [begin, end) that a log has, and lose the others: an error unless failOnDataLoss is false."""
+    start, stop = log.log_start_offset, log.log_end_offset
+    if begin > end or begin < start or end > stop:
+        there = f"the offsets {start} to {stop}" if begin <= end else "a start after the end"
+        damage.lose(log.path, f"the offsets {begin} to {end} (not included)", there)
+    return max(begin, start), min(end, stop)
+
+
+class KnownBounds:
+    """Bounds of partitions, which are read again only if their files changed."""
+
+    def __init__(self, *, committed: bool) -> None:
+        self._committed = committed
+        self._known: dict[TopicPartition, tuple[list[Path], object, Bounds]] = {}
+
+    def of(self, logs: LogDirs, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
+        """Return the bounds of those partitions that are there."""
+        return {each: self._of(logs, each) for each in partitions if each in logs}
+
+    def _of(self, logs: LogDirs, partition: TopicPartition) -> Bounds:
+        files, stamp, bounds = self._known.get(partition, ([], None, None))
+        if bounds is not None and stamp is not None and stamp == _stamp(files):
+            return bounds
+        log = logs.log(partition)
+        files = [log.path.parent / LOG_START, log.path, *(segment.path for segment in log.segments[-1:])]
+        # A change after the listing is too recent for a stamp.
+        stamp = _stamp(files)
+        bounds = Bounds(log.log_start_offset, log.log_end_offset, latest(log, committed=self._committed))
+        # Of several replicas, the one to read may be another next time.
+        self._known[partition] = files, None if logs.has_replicas(partition) else stamp, bounds
+        return bounds
+
+
+def _stamp(files: Iterable[Path]) -> object:
+    """Return a stamp of files and directories; None if one may change again without another time."""
+    stats = [path.stat() if path.exists() else None for path in files]
+    newest = max((stat.st_mtime for stat in stats if stat), default=0)
+    if time.time() - newest <= _SETTLED_SECONDS:
+        return None
+    return [stat and (stat.st_ino, stat.st_size, stat.st_mtime_ns) for stat in stats]
+
+
+_EARLIEST = -2
+_LATEST = -1
+_WORDS = {"earliest": _EARLIEST, "latest": _LATEST}
+_WHOLE = re.compile("-?[0-9]+")
+_INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata")
+"""Topics that a pattern of Spark's own source does not match."""
+_SAME_ESCAPE = re.compile(r"\\[dDwWsSbB.\-_^$|?*+()\[\]{}/\\nrt]")
+_NOT_THE_SAME = re.compile(r"\\|&&|\[\^?\]|\[[^\]]*\[|[*+?}]\+|\(\?(?![:=!]|<[=!]|[ims]+[:)])|\{(?![0-9])")
+"""Syntax that Java's and Python's regular expressions do not have in common."""
+
+_ByPartition: TypeAlias = dict[TopicPartition, int]
+
+TOPIC_OPTIONS = ("topic", "subscribe", "subscribePattern", "assign")
+OFFSET_OPTIONS = (
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One end of a read. As in Spark, one timestamp counts before timestamps, and these before offsets.
+
+    `word` is the offset of each partition without one in `offsets`: -2 the earliest, -1 the latest. Timestamps are milliseconds,
+    of every partition or of single ones. `missing` is "error" or "latest": a start by time without a record at or after it.
+    """
+
+    word: int
+    offsets: _ByPartition | None = None
+    timestamp: int | None = None
+    timestamps: _ByPartition | None = None
+    missing: str = "latest"
+
+    def check_names(self, chosen: Collection[TopicPartition]) -> None:
+        """Raise ValueError if a named partition is not read: a mistyped name must not read everything."""
+        named = {*(self.offsets or ()), *(self.timestamps or ())}
+        unread = sorted(each for each in named if each not in chosen)
+        if unread:
+            there = ", ".join(map(str, chosen)) or "nothing"
+            raise ValueError(f"offsets are given for {', '.join(map(str, unread))}, which is not read; read is {there}")
+
+    def resolve(self, log: Log, *, committed: bool = False) -> int:
+        """Return the offset that this means in a log; `committed`: the latest one is that of a read-committed consumer.
+
+        Raises:
+            ValueError: A start by time has no record at or after it, and `missing` is "error".
+        """
+        partition = TopicPartition(log.topic, log.partition)
+        time = (self.timestamps or {}).get(partition) if self.timestamp is None else self.timestamp
+        if time is not None:
+            found = log.offset_for_timestamp(time, special=False)
+            if found is not None:
+                return found[1]
+            if self.missing == "error":
+                raise ValueError(
+                    f"{partition}: no record at or after {time}; startingOffsetsByTimestampStrategy=latest begins at the end"
+                )
+            return latest(log, committed=committed)
+        offset = (self.offsets or {}).get(partition, self.word)
+        if offset == _EARLIEST:
+            return log.log_start_offset
+        return latest(log, committed=committed) if offset == _LATEST else offset
+
+
+def starting(options: Mapping[str, str], *, stream: bool = False) -> Bound:
+    """Return where to begin, by default at the start of the log. Only a stream may begin at the latest offset."""
+    strategy = opt.one_of(options, "startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
+    bound = _bound(options, "starting", "earliest", strategy)
+    if not stream:
+        _refuse(bound, _LATEST, "startingOffsets", "begins at the latest")
+    return bound
+
+
+def ending(options: Mapping[str, str]) -> Bound:
+    """Return where to end, by default at the end of the log."""
+    bound = _bound(options, "ending", "latest", "latest")
+    _refuse(bound, _EARLIEST, "endingOffsets", "ends at the earliest")
+    return bound
+
+
+def _refuse(bound: Bound, offset: int, name: str, does: str) -> None:
+    """Raise ValueError for a batch that can only be empty, as Spark's own source does.
+
+    Source: KafkaSourceProvider#validateBatchOptions.
+    """
+    if bound.timestamp is not None or bound.timestamps is not None:
+        return
+    empty = [f", {partition}" for partition, each in sorted((bound.offsets or {}).items()) if each == offset]
+    if empty or (bound.offsets is None and bound.word == offset):
+        raise ValueError(f"option {name}{''.join(empty)}: a batch that {does} offset reads nothing")
+
+
+def refuse_ending(options: Mapping[str, str]) -> None:
+    """Raise ValueError if an option sets the end of a stream, as Spark's own source does."""
+    given = [name for name in OFFSET_OPTIONS if name.startswith("ending") and options.get(name) is not None]
+    if given:
+        raise ValueError(
+            f"option {given[0]}: a stream has no end; trigger(availableNow=True) ends where the logs end now"
+        )
+
+
+def _bound(options: Mapping[str, str], which: Literal["starting", "ending"], word: str, missing: str) -> Bound:
+    name = f"{which}Offsets"
+    given = options.get(name, word).strip()
+    offsets = None if given.lower() in _WORDS else _by_partition(given, name)
+    timestamps = options.get(f"{name}ByTimestamp")
+    return Bound(
+        word=_WORDS[given.lower()] if offsets is None else _WORDS[word],
+        offsets=offsets,
+        timestamp=opt.instant(options, f"{which}Timestamp", end=False),
+        timestamps=None if timestamps is None else _by_partition(timestamps, f"{name}ByTimestamp"),
+        missing=missing,
+    )
+
+
+def _by_partition(text: str, name: str) -> _ByPartition:
+    """Read JSON of topic, partition and a number: {"orders": {"0": 23, "1": -2}}."""
+    with _expected(name, text, '{"orders": {"0": 23, "1": -2}}'):
+        return {
+            TopicPartition(topic, _whole(partition, 0)): _whole(number, _EARLIEST)
+            for topic, numbers in json.loads(text).items()
+            for partition, number in numbers.items()
+        }
+
+
+@contextmanager
+def _expected(name: str, text: str, example: str) -> Iterator[None]:
+    """Raise ValueError that names an option and an example if the option is not JSON of this form."""
+    try:
+        yield
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ValueError(f"option {name}: expected JSON such as {example}, got {text!r}") from error
+
+
+def _whole(value: Any, least: int) -> int:
+    """Return a whole number, or the value of its digits; not 1.5, and not true, which Python takes as 1."""
+    if isinstance(value, str) and _WHOLE.fullmatch(value):
+        value = int(value)
+    if type(value) is not int or value < least:
+        raise ValueError(value)
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Which partitions are wanted: topics by name, by a pattern for a part of the name, or single partitions; None: any."""
+
+    names: tuple[str, ...] | None = None
+    pattern: str | None = None
+    partitions: frozenset[TopicPartition] | None = None
+
+    def choose(self, logs: LogDirs) -> list[TopicPartition]:
+        """Return the wanted partitions of a directory.
+
+        Raises:
+            ValueError: A named topic or partition is missing: a mistyped name must not read as empty.
+        """
+        found = logs.partitions(self.names)
+        missing = sorted(set(self.names or ()) - {partition.topic for partition in found})
+        missing += [str(partition) for partition in sorted(self.partitions or ()) if partition not in found]
+        if missing:
+            there = dict.fromkeys(each.topic for each in logs.partitions())
+            raise ValueError(
+                f"{logs.path} does not hold {', '.join(missing)}; it holds {', '.join(there) or 'nothing'}"
+            )
+        if self.pattern is not None:
+            matches = re.compile(self.pattern, re.ASCII).search
+            found = [each for each in found if matches(each.topic) and each.topic not in _INTERNAL]
+        return [partition for partition in found if self.partitions is None or partition in self.partitions]
+
+
+def topics(options: Mapping[str, str]) -> Topics:
+    """Return which topics are wanted, by default all.
+
+    Raises:
+        ValueError: Several options choose topics, or one is invalid.
+    """
+    given = [name for name in TOPIC_OPTIONS if options.get(name) is not None]
+    if len(given) > 1:
+        raise ValueError(f"give one of the options {', '.join(TOPIC_OPTIONS)}, not {' and '.join(given)}")
+    if options.get("assign") is not None:
+        return Topics(partitions=_assigned(options["assign"]))
+    if options.get("subscribePattern") is not None:
+        pattern = options["subscribePattern"]
+        other = _NOT_THE_SAME.search(_SAME_ESCAPE.sub("a", pattern))
+        if other is not None:
+            raise ValueError(
+                f"option subscribePattern: {pattern!r}: {other[0]!r} is not the same in Java and Python; write it another "
+                "way, or name the topics with subscribe"
+            )
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"option subscribePattern: {pattern!r} is not a regular expression: {error}") from error
+        return Topics(pattern=pattern)
+    names = opt.names(options, "subscribe")
+    return Topics(names=opt.texts(options, "topic") if names is None else names)
+
+
+def _assigned(text: str) -> frozenset[TopicPartition]:
+    """Read JSON of topics and partitions: {"orders": [0, 1]}."""
+    with _expected("assign", text, '{"orders": [0, 1]}'):
+        wanted = json.loads(text).items()
+        chosen = frozenset(TopicPartition(topic, _whole(n, 0)) for topic, numbers in wanted for n in _listed(numbers))
+    if not chosen:
+        raise ValueError(f"option assign: {text!r} names nothing")
+    return chosen
+
+
+def _listed(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(value)
+    return value
+
 
 _BATCH_ROWS = 16_384
 _Offsets = dict[TopicPartition, int]
@@ -55,7 +379,7 @@ _OF_BROKERS = ("kafka.", "kafkaconsumer.", "fetchoffset.", "groupidprefix")
 
 
 class KafkaLogSource(LogSource):
-    """The data source behind `spark.read.format("kafka_log").load(log_dir)`; docs/spark.md lists the options."""
+    """The data source of `spark.read.format("kafka_log").load(log_dir)`; docs/spark.md lists the options."""
 
     @classmethod
     def name(cls) -> str:
@@ -131,7 +455,7 @@ class OffsetRange:
             return False
         within(log, self.begin, self.end, damage)
         segment = next((each for each in reversed(log.segments) if each.base_offset <= self.begin), None)
-        # Compaction may have joined it with the segment before, which then goes on behind it.
+        # Compaction may have joined it with the segment before, which then continues after it.
         if segment is not None and self.base not in (None, segment.base_offset) and segment.next_offset() <= self.begin:
             damage.lose(log.path, f"{self}", f"a segment that ends at {segment.next_offset()}")
         return True
@@ -167,7 +491,7 @@ class ReadOptions:
 
     @property
     def committed(self) -> bool:
-        """Whether only committed records are read."""
+        """True if only committed records are read."""
         return self.isolation == "read_committed"
 
     def open(self) -> LogDirs:
@@ -187,14 +511,14 @@ class ReadOptions:
         begin = self.first.resolve(log, committed=self.committed)
         begin, end = within(log, begin, self.last.resolve(log, committed=self.committed), damage)
         if end == log.log_end_offset:
-            # No task reads behind the last segment.
+            # No task reads after the last segment.
             for finding in log.missing_segments(end):
                 if self.on_error == "raise":
                     raise CorruptFileError(finding.path, finding.offset, finding.expected, finding.found)
                 damage.add(finding)
         since, _ = self.times
         if since is not None and begin < end:
-            # The time indexes tell where the first record of that time is.
+            # The time indexes give the first record of that time.
             first = next(iter(log.parts(begin, end, since)), None)
             # A missing segment is reported by the task that reads there.
             begin = end if first is None else first[1] or begin if isinstance(first, tuple) else begin
@@ -225,7 +549,7 @@ class ReadOptions:
                     on_error=self.on_error,
                     warn=False,
                 )
-                # Not as an Arrow stream, so that errors keep their class and findings can be asked for.
+                # Not as an Arrow stream, so that errors keep their class and findings can be read.
                 yield from stream
                 for finding in stream.damage:
                     damage.add(finding)
@@ -241,7 +565,7 @@ def cut_tasks(bounds: Iterable[tuple[Log, int, int]], size: TaskSize) -> list[Ta
 
 
 def _cut(log: Log, begin: int, end: int, piece_bytes: int) -> Iterator[OffsetRange]:
-    """Cut the offsets [begin, end) of a log at its segments, and large segments where their indexes tell."""
+    """Cut the offsets [begin, end) of a log at its segments, and large segments at entries of their indexes."""
     paths = {segment.base_offset: segment.path for segment in log.segments if isinstance(log.path, RemotePath)}
     planned = dict(zip(paths, plan_files([*paths.values()]), strict=True))
     for low, high, size, base in cut_segments(log.segments, begin, end, piece_bytes):

@@ -1,4 +1,4 @@
-"""What the formats of logs share: tasks of about as many bytes each, readers of a batch, and readers of a stream."""
+"""The common part of the formats of logs: tasks of about as many bytes each, readers of a batch, and readers of a stream."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from logdex.spark.damage import DamageReports
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
-except ModuleNotFoundError:  # before pyspark 4.2, which does not ask
+except ModuleNotFoundError:  # before pyspark 4.2, which has no such class
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
         """Replaces the class that this Spark lacks."""
@@ -46,14 +46,14 @@ _PARTITION_BYTES = 128 << 20
 
 @dataclass(frozen=True)
 class Task(InputPartition):
-    """What one task reads."""
+    """The part of the log that one task reads."""
 
     pieces: tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TaskSize:
-    """At most about so many bytes for a task, and the smallest number of tasks if the log can be cut so; None: no minimum."""
+    """The most bytes for a task, about; and the smallest number of tasks if the log can be cut into as many. None: no minimum."""
 
     max_bytes: int
     min_tasks: int | None = None
@@ -65,7 +65,7 @@ class TaskSize:
         return cls(max_bytes, opt.positive(options, "minPartitions"))
 
     def task_bytes(self, total: int) -> int:
-        """Return the limit of bytes for one task of a read of so many bytes in total."""
+        """Return the limit of bytes for one task of a read of this many bytes in total."""
         return self.max_bytes if self.min_tasks is None else max(1, min(self.max_bytes, -(-total // self.min_tasks)))
 
 
@@ -86,11 +86,11 @@ class LogSource(DataSource):
     """A data source that reports the damage of its reads."""
 
     driver: ClassVar[Address | None] = None
-    """Where the user's program listens; `register` sets it."""
+    """The address at which the user's program listens; `register` sets it."""
 
     @property
     def reports(self) -> DamageReports:
-        """How a read reports damage."""
+        """The settings of damage reports of a read."""
         return DamageReports(opt.flag(self.options, "failOnDataLoss", default=True), self.driver)
 
 

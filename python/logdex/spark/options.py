@@ -26,7 +26,7 @@ STORAGE = "storage."
 def check_names(
     options: Mapping[str, str], known: tuple[str, ...], what: str, ignored_prefixes: tuple[str, ...] = ()
 ) -> None:
-    """Raise ValueError for an option that the source does not know: a mistyped filter must not read everything.
+    """Raise ValueError for an unknown option: a mistyped filter must not read everything.
 
     Names that begin with one of `ignored_prefixes`, in lower case, are ignored: they mean nothing here.
     """
@@ -177,7 +177,7 @@ def pushdown(options: Mapping[str, str]) -> bool:
 
     The filters of queries never do, also with `true`. Spark (4.1 to 4.3) keeps the plan of a read with the table, not with the
     query (PythonScanBuilder#pushFilters calls PythonDataSourceV2#setReadInfo). The next query over the same DataFrame, and the
-    other side of a union or join, would read what an earlier query's filters chose, and no call tells the source about it.
+    other side of a union or join, would read what an earlier query's filters chose, and no call reports it to the source.
     """
     return bool(one_of(options, "pushdown", ("auto", "true", "false"), "auto") != "false")
 

@@ -12,13 +12,13 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from logdex._core import Sealing, SealSource, discard_packed_keys, write_packed_keys
-from logdex.detection import Kind, detect
 from logdex.kafka import LogDir
 from logdex.kafka.files import MAX_OFFSET
 from logdex.kafka.sealed import missing_segments, planned_segments, sealing_target
 from logdex.report import merge
 from logdex.rocketmq import MessageStore
 from logdex.rocketmq.sealed import sealing_target as store_target
+from logdex.source import Kind, detect
 from logdex.spark.workers import call_in_tasks, check_worker_python, driver_path
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def seal(
         LogdexError: The workers' Python cannot run logdex.
         FileExistsError: The log directory of a Kafka broker, and no `out`.
         ValueError: A `header` of a RocketMQ store.
-        OSError: The system refuses.
+        OSError: An I/O error.
     """
     check_worker_python(spark)
     root = driver_path(store, spark, storage_options)
@@ -144,7 +144,7 @@ def _described(spark: SparkSession, sealing: Sealing, sources: Sequence[_Source]
 
 @contextmanager
 def _discarding(target: Path) -> Iterator[str]:
-    """Give a job's files of keys a name, and delete them if the job fails."""
+    """Name a job's files of keys, and delete them if the job fails."""
     name = uuid4().hex[:16]
     try:
         yield name

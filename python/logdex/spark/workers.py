@@ -121,7 +121,9 @@ def driver_path(
     if spark is None or place.is_absolute():
         return place.absolute()
     if is_connect(spark):
-        raise ValueError(f"{path}: expected an absolute path: a Connect session does not know the driver's directory")
+        raise ValueError(
+            f"{path}: expected an absolute path: a Connect session has no access to the driver's directory"
+        )
     jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 -- no public call returns the directory
     return Path(jvm.System.getProperty("user.dir")) / place
 

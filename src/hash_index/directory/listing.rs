@@ -144,7 +144,7 @@ fn parse_committed(content: &[u8]) -> Option<BTreeMap<String, (String, u64)>> {
     read.get("files")?.as_object()?.iter().map(file).collect()
 }
 
-/// Returns whether an I/O error says that there is no such file or directory.
+/// Returns whether an I/O error means that there is no such file or directory.
 pub(super) fn is_missing(error: &Error) -> bool {
     matches!(error, Error::Io { source, .. } if source.kind() == ErrorKind::NotFound)
 }

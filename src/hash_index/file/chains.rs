@@ -20,15 +20,15 @@ pub struct Chain {
     pub slot: u32,
     /// Position of its newest entry, as stored.
     pub slot_value: i32,
-    /// Positions and entries, newest first; at most as many as were asked for.
+    /// Positions and entries, newest first; at most the requested number.
     pub links: Vec<(u32, Entry)>,
     /// Number of entries.
     pub length: u32,
-    /// What ends the chain before its last entry, in words.
+    /// The reason for an end of the chain before its last entry, in words.
     pub broken_by: Option<String>,
 }
 
-/// Where statistics count the entries of a file.
+/// The counters of the entries of a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Buckets {
     /// Earliest store time, ms. An earlier one counts as this.
@@ -55,7 +55,7 @@ pub struct ChainStatistics {
 }
 
 impl Buckets {
-    /// Return buckets for all store times in the headers of some files, and for parts of their slots.
+    /// Returns buckets for all store times in the headers of some files, and for parts of their slots.
     ///
     /// # Errors
     /// Errors of the system.
@@ -74,7 +74,7 @@ impl Buckets {
 }
 
 impl ChainStatistics {
-    /// Add the counts of another file. A hash in two files counts twice.
+    /// Adds the counts of another file. A hash in two files counts twice.
     pub fn add(&mut self, other: &Self) {
         for (length, slots) in &other.chains {
             *self.chains.entry(*length).or_default() += slots;
@@ -88,7 +88,7 @@ impl ChainStatistics {
 }
 
 impl IndexFile {
-    /// Follow the chain of a hash and keep its first `max_links` entries. It ends after as many steps as there are entries.
+    /// Follows the chain of a hash and keep its first `max_links` entries. It ends after as many steps as there are entries.
     ///
     /// # Errors
     /// Errors of the system.
@@ -99,7 +99,7 @@ impl IndexFile {
         .map_err(|e| Error::io(&self.path, e))
     }
 
-    /// Count the entries of the file by chain, slot region and time. Linear; needs 4 bytes of memory for each slot and entry.
+    /// Counts the entries of the file by chain, slot region and time. Linear; needs 4 bytes of memory for each slot and entry.
     ///
     /// # Errors
     /// Errors of the system.

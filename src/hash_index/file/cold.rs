@@ -51,7 +51,7 @@ pub(super) fn are_cold(files: &[&IndexFile], chunk: &Chunk) -> bool {
     let now = last_warm::now_ms();
     let Some(first) = files.first() else { return false };
     if on_bytes!(&first.bytes, source => source.is_far()) {
-        // A remote file cannot be asked without waiting, and what it holds in memory ends a round at once.
+        // A remote file cannot be read without waiting, and cached blocks end a round at once.
         return walks > 1;
     }
     if walks < FEW || first.last_warm.is_recent(now) {
@@ -252,7 +252,7 @@ mod tests {
             drop(file); // pages of a map are not given up
             let other = open_evicted(&path, access);
             assert!(are_cold(&[&other], &chunk));
-            fetch(&[&other], &chunk, None, usize::MAX); // so many keys that the file is read from end to end
+            fetch(&[&other], &chunk, None, usize::MAX); // enough keys that the file is read from end to end
             let pages = (0..other.file_len).step_by(4096);
             assert!(on_bytes!(&other.bytes, source => pages.clone().all(|at| source.is_in_memory(at))));
         }

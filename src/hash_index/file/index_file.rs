@@ -191,7 +191,7 @@ impl IndexFile {
     }
 
     /// Returns a function from position and time difference of an entry to the first millisecond of the second in which its message
-    /// was stored; `None` if the entry does not say it.
+    /// was stored; `None` if the entry does not store it.
     ///
     /// # Errors
     /// Errors of the system.

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// How long a file that was in memory is taken to be, in milliseconds.
+/// The time for which a file that was in memory is assumed to be there, in milliseconds.
 const TRUST_MS: u64 = 10;
 
 /// When the file was last seen to be in memory; 0 = never.

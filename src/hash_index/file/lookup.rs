@@ -20,7 +20,7 @@ impl IndexFile {
     /// Candidates of one key hash, newest first, at most `max_num`. Source: `IndexFile#selectPhyOffset`.
     ///
     /// # Errors
-    /// Errors of the system. By default damage is no error: the answer is complete. With the broker's answers, `Corrupt`
+    /// I/O errors. By default damage is not an error: the answer is complete. With the broker's answers, `Corrupt`
     /// if the broker would not return.
     pub fn select(
         &self,
@@ -224,7 +224,7 @@ pub fn newest_first(files: &[&IndexFile], range: TimeRange, clock_slack_ms: i64)
 /// A batch call over files, newest first.
 struct Search<'f, 'a> {
     files: &'f [&'a IndexFile],
-    /// How each file is walked: by lanes, or plainly.
+    /// The walk of each file: by lanes, or plainly.
     ways: Vec<Option<Chains<'a>>>,
     max_num: Option<usize>,
     range: TimeRange,

@@ -19,7 +19,7 @@ use crate::io::fork::Generation;
 use crate::io::regular_file::open_file;
 use crate::io::{Access, FileSource, FirstFailure, PlainFile, ReadAt, WriteAt};
 
-/// How to create an index file.
+/// Options to create an index file.
 #[derive(Clone, Copy, Debug)]
 pub struct CreateOptions {
     /// Slots and entries.
@@ -42,7 +42,7 @@ impl CreateOptions {
     }
 }
 
-/// How to open an index file.
+/// Options to open an index file.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenOptions {
     /// For puts as well.

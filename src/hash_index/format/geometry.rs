@@ -40,7 +40,7 @@ impl Geometry {
     /// computes the size in 32 bits.
     ///
     /// # Errors
-    /// `InvalidArgument` says which bound is broken.
+    /// `InvalidArgument` names the broken bound.
     pub fn new(hash_slots: u32, max_entries: u32) -> Result<Self> {
         let geometry = Self::of(hash_slots, max_entries);
         if hash_slots == 0 {

@@ -30,7 +30,7 @@ impl<T: AsRef<str> + Sync> KeySource for [T] {
     }
 }
 
-/// Hash of a whole index key (`topic#key`), 0 or more. Source: `IndexFile#indexKeyHashMethod`.
+/// Hashes of a whole index key (`topic#key`), 0 or more. Source: `IndexFile#indexKeyHashMethod`.
 ///
 /// ```
 /// use logdex::hash_index::key_hash;
@@ -41,12 +41,12 @@ pub fn key_hash(key: &str) -> i32 {
     key_hash_of_utf8(key.as_bytes())
 }
 
-/// Hash of a key given as UTF-8 bytes, decoded as Java would where they are malformed.
+/// Hashes of a key given as UTF-8 bytes, decoded as Java would where they are malformed.
 pub fn key_hash_of_utf8(key: &[u8]) -> i32 {
     finish(carry_utf8(0, key))
 }
 
-/// Hash of a key given as UTF-16 code units, including lone surrogates.
+/// Hashes of a key given as UTF-16 code units, including lone surrogates.
 pub fn key_hash_of_units(units: impl IntoIterator<Item = u16>) -> i32 {
     finish(units.into_iter().fold(0, step))
 }

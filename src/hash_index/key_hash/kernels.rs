@@ -115,7 +115,7 @@ fn lie_within(column: &[u8], ends: &[i32]) -> bool {
     falls == 0 && first >= 0 && usize::try_from(last).is_ok_and(|last| last <= column.len())
 }
 
-/// How far ahead the column is prefetched, in bytes. The processor prefetches by itself, but not across pages.
+/// The distance by which the column is prefetched, in bytes. The processor prefetches by itself, but not across pages.
 #[cfg(target_arch = "x86_64")]
 const AHEAD: usize = 2048;
 /// Bytes that come from memory together.
@@ -179,7 +179,7 @@ mod x86_64 {
             }
             prefetch_ahead(column, first, end);
             let mut seen = _mm256_setzero_si256();
-            // SAFETY: the texts lie within the column, and 32 bytes or more of it come before them.
+            // SAFETY: the texts are within the column, and 32 bytes or more of it come before them.
             let (a, b, c, d) = unsafe {
                 (
                     lanes_avx2(column, first, second, &mut seen),
@@ -262,7 +262,7 @@ mod x86_64 {
             }
             prefetch_ahead(column, first, end);
             let mut seen = _mm_setzero_si128();
-            // SAFETY: the texts lie within the column, and 16 bytes or more of it come before them.
+            // SAFETY: the texts are within the column, and 16 bytes or more of it come before them.
             let (a, b, c, d) = unsafe {
                 (
                     lanes_sse2(column, first, second, &mut seen),
@@ -360,7 +360,7 @@ mod aarch64 {
                 continue;
             }
             let mut seen = vdupq_n_u8(0);
-            // SAFETY: the texts lie within the column, and 16 bytes or more of it come before them.
+            // SAFETY: the texts are within the column, and 16 bytes or more of it come before them.
             let (a, b, c, d) = unsafe {
                 (
                     lanes(column, first, second, &mut seen),
@@ -430,7 +430,7 @@ pub(super) fn on_page_edges(column: &[u8], test: impl Fn(&[u8])) {
     const PAGE: usize = 1 << 16; // a multiple of every page size
     assert!(column.len() <= PAGE);
     let none = std::ptr::null_mut();
-    // SAFETY: the pages are ours alone; the copies and the slices lie within the middle one, which is readable.
+    // SAFETY: the pages are ours alone; the copies and the slices are within the middle one, which is readable.
     unsafe {
         let pages = mmap_anonymous(none, 3 * PAGE, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE).unwrap();
         for forbidden in [0, 2] {

@@ -23,9 +23,9 @@ use crate::time_range::TimeRange;
 pub struct Damage {
     /// Byte offset in the file.
     pub offset: u64,
-    /// What a valid chain has.
+    /// The expected value of a valid chain.
     pub expected: String,
-    /// What the file holds.
+    /// The content of the file.
     pub found: String,
 }
 
@@ -106,7 +106,7 @@ impl Times {
         Self { begin_timestamp: 0, known: false }
     }
 
-    /// First millisecond of the second in which the message of an entry was stored; `None` if the entry does not say it.
+    /// First millisecond of the second in which the message of an entry was stored; `None` if the entry does not store it.
     pub(crate) fn second(self, position: u32, time_diff: i32) -> Option<i64> {
         match stored_between(self.begin_timestamp, position, time_diff) {
             (i64::MIN, _) | (_, i64::MAX) => None,
@@ -189,7 +189,7 @@ impl TimeWindow {
     }
 }
 
-/// First and last difference whose time, in whole seconds from `begin`, lies in a range of milliseconds.
+/// First and last difference whose time, in whole seconds from `begin`, is in a range of milliseconds.
 fn differences(begin: i64, from_ms: i128, until_ms: i128) -> (i128, i128) {
     let begin = i128::from(begin);
     (-(begin - from_ms).div_euclid(1000), (until_ms - begin).div_euclid(1000))

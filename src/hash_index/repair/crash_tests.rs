@@ -1,4 +1,4 @@
-//! What each kind of crash may cost. The stores of a writer are recorded; every prefix of them is a possible file after
+//! The possible losses of each kind of crash. The stores of a writer are recorded; every prefix of them is a possible file after
 //! the death of the process, and every mixture of old and new pages a possible file after the loss of power.
 
 #![expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "small numbers")]
@@ -85,7 +85,7 @@ fn empty(geometry: Geometry) -> Vec<u8> {
     vec![0; usize::try_from(geometry.file_len()).unwrap()]
 }
 
-/// Put `i`: several puts share a key, a slot, an offset.
+/// Puts `i`: several puts share a key, a slot, an offset.
 fn key(i: usize) -> String {
     format!("T#k{}", i * i % 23)
 }
@@ -138,7 +138,7 @@ fn hits(source: &impl ReadAt, geometry: Geometry, key: &str) -> Vec<i64> {
     out
 }
 
-/// What puts `0..n` hold for a key, newest first.
+/// The entries of puts `0..n` for a key, newest first.
 fn truth(n: usize, wanted: &str) -> Vec<i64> {
     (0..n).rev().filter(|&i| key(i) == wanted).map(phy).collect()
 }
@@ -294,7 +294,7 @@ proptest! {
 
         prop_assert!(kept.len() >= flushed, "{} of {flushed} flushed entries", kept.len());
         for (at, (kept, truth)) in kept.iter().zip(&truth_of_all).enumerate() {
-            // An entry across two pages can lose its time with the second of them, and nothing tells; its key and its
+            // An entry across two pages can lose its time with the second of them, and nothing shows it; its key and its
             // offset are right.
             let across = geometry.entry(at as u32 + 1) % 4096 > 4096 - 20;
             let but_for_the_time = Entry { time_diff: truth.time_diff, ..*kept };

@@ -17,7 +17,7 @@ use crate::io::ReadAt;
 const SAMPLES: u32 = 4096;
 /// Entries checked for the broker's own ratio (N = 4 S).
 const FEW_SAMPLES: u32 = 16;
-/// Entries checked if a read is a request to another machine, the newest ones: they lie together, and their slots are asked for
+/// Entries checked if a read is a request to another machine, the newest ones: they are adjacent, and their slots are requested
 /// together. Each passes in a wrong geometry with a probability of about 1 in S.
 const FAR_SAMPLES: u32 = 2;
 /// With this many slots, one entry is enough for a certain fit.
@@ -132,7 +132,7 @@ fn fits<S: ReadAt>(source: &S, geometry: Geometry, count: u32, links: Links, sam
     Ok(true)
 }
 
-/// Asks for the slots of the newest entries together.
+/// Requests the slots of the newest entries together.
 fn expect_slots<S: ReadAt>(source: &S, geometry: Geometry, newest: u32) -> io::Result<()> {
     for position in (1..=newest).rev().take(FAR_SAMPLES as usize) {
         let entry = Entry::read(source, geometry, position)?;

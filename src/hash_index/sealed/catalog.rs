@@ -21,7 +21,7 @@ use crate::io::storage::{self, Status};
 /// Name of the note that holds the version of the format.
 const VERSION_NOTE: &str = "logdex.sealed";
 const VERSION: &str = "2";
-/// Where the CRC-32 of all other bytes is, little-endian: after the first magic, where Parquet has nothing.
+/// The place of the CRC-32 of all other bytes, little-endian: after the first magic, where Parquet has nothing.
 const CRC: std::ops::Range<usize> = 4..8;
 /// The kind of the files of keys.
 const KEYS: &str = "keys";
@@ -31,7 +31,7 @@ const KEYS: &str = "keys";
 pub struct StoreFile {
     /// Path below the root of the store, with `/`.
     pub path: String,
-    /// What it is: `commit-log`, `index`, `consume-queue`...
+    /// Its kind: `commit-log`, `index`, `consume-queue`...
     pub kind: String,
     /// Length in bytes.
     pub size: i64,
@@ -66,7 +66,7 @@ impl StoreFile {
         }
     }
 
-    /// Whether a file is the one that was described: by length and `ETag`, or by length and time.
+    /// True if a file is the one that was described: by length and `ETag`, or by length and time.
     pub fn is_same(&self, now: &Status) -> bool {
         i64::try_from(now.len).ok() == Some(self.size)
             && match (now.etag(), &self.etag) {
@@ -109,7 +109,7 @@ impl KeysFile {
     }
 }
 
-/// What is known of a sealed store.
+/// The facts known of a sealed store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Catalog {
     /// The columns of the files of keys.

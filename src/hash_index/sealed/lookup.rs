@@ -31,7 +31,7 @@ pub struct SealedKeys {
     files: Vec<KeysFile>,
     /// The first hash of each row group, ascending.
     firsts: Vec<i32>,
-    /// Where each row group is: file, and number in it.
+    /// The place of each row group: file, and number in it.
     places: Vec<(usize, usize)>,
     open: ProcessMutex<HashMap<usize, Arc<FileSource>>>,
     reads: AtomicU64,
@@ -157,7 +157,7 @@ impl SealedKeys {
     /// made: by hash, and of a hash in the order of the rows. A negative hash has none. If times are not needed, rows come without.
     ///
     /// # Errors
-    /// `Corrupt` if a file is not as the catalog says; errors of the system.
+    /// `Corrupt` if a file differs from its row in the catalog; an I/O error.
     pub fn select<T: Send>(
         &self,
         hashes: &[i32],

@@ -1,4 +1,4 @@
-//! Where a sealed index is: the directory `_logdex`, local or remote, and what is written there.
+//! The place of a sealed index: the directory `_logdex`, local or remote, and writes into it.
 //!
 //! The files of keys are written first, with names of their own, and the catalog last. So a reader sees the index of before or the
 //! new one.
@@ -24,7 +24,7 @@ pub const DIRECTORY: &str = "_logdex";
 pub const CATALOG: &str = "catalog.parquet";
 /// Name of the directory of the files of keys in it.
 const KEYS: &str = "keys";
-/// A catalog of so many bytes has a hundred million files or row groups.
+/// A catalog of this many bytes has a hundred million files or row groups.
 const MOST_CATALOG_BYTES: u64 = 1 << 30;
 /// An older file that no catalog names was left by a killed call.
 const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
@@ -122,7 +122,7 @@ pub fn name_of_now() -> String {
 /// Reads the catalog in a directory. Other directories are listed at the same time, if they are remote.
 ///
 /// # Errors
-/// `NotFound`; `Corrupt` if it is none; the system's error, with the path.
+/// `NotFound`; `Corrupt` if it is not a sealed index; an I/O error, with the path.
 pub fn read_catalog(directory: &Location, beside: &[Location]) -> Result<Catalog> {
     let path = directory.join(CATALOG);
     let (_, bytes) = storage::read_whole(&path, MOST_CATALOG_BYTES, beside)?;
@@ -167,7 +167,7 @@ fn write_file(
 /// description: a catalog with nothing else. The names begin with `name` and end with `attempt`.
 ///
 /// # Errors
-/// `InvalidArgument` for bytes that are no packed rows; the system's error, with the path.
+/// `InvalidArgument` for bytes that are not packed rows; an I/O error, with the path.
 pub fn write_packed(
     directory: &Location,
     name: &str,
@@ -185,7 +185,7 @@ pub fn write_packed(
     ranges.into_iter().map(write).collect()
 }
 
-/// Reads what [`write_packed`] returned in all processes, which wrote so many rows.
+/// Reads what [`write_packed`] returned in all processes, which wrote this many rows.
 ///
 /// # Errors
 /// `Corrupt` if rows are missing.
@@ -199,7 +199,7 @@ pub fn described(directory: &Location, written: Vec<Bytes>, expected: u64) -> Re
     if expected != found {
         return Err(Error::corrupt(directory, 0, format!("{expected} rows"), found.to_string()));
     }
-    // This process may know an older list of the directory.
+    // This process may have cached an older list of the directory.
     directory.forget_listings();
     Ok(files)
 }
@@ -216,7 +216,7 @@ pub fn discard(directory: &Location, name: &str) -> Result<()> {
     match read_catalog(directory, &[]) {
         Ok(catalog) if catalog.keys.iter().any(|file| file.path.starts_with(&begin)) => return Ok(()),
         Err(error @ Error::Io { .. }) if !is_missing(&error) => return Err(error),
-        // None, that of before, or one that nobody can read.
+        // None, that of before, or one that cannot be read.
         _ => {}
     }
     delete_if(&directory.join(KEYS), |entry| Ok(entry.name.to_string_lossy().starts_with(name)))

@@ -24,11 +24,11 @@ const THREADS: usize = 2;
 
 /// Facts about a store, by name.
 pub type Notes = BTreeMap<String, String>;
-/// What receives rows.
+/// A receiver of rows.
 pub type Take<'a> = &'a mut dyn FnMut(&[Row]) -> Result<()>;
 /// Rows in blocks.
 pub type Blocks = Box<dyn Iterator<Item = Result<Vec<Row>>> + Send>;
-/// Adds to a draft what the broker's module knows when all sources are read.
+/// Adds the broker's own facts to a draft when all sources are read.
 pub type Complete = Box<dyn FnOnce(&mut Draft) -> Result<()> + Send>;
 
 /// A file whose entries are sealed: an index file of RocketMQ, or a segment of Kafka.
@@ -92,7 +92,7 @@ impl Facts {
     }
 }
 
-/// What a catalog will say of the store.
+/// The draft of the catalog of a store.
 #[derive(Debug, Default)]
 pub struct Draft {
     /// Files of the store.
@@ -107,7 +107,7 @@ pub struct Draft {
 pub struct Sealing {
     directory: Location,
     layout: Layout,
-    /// What the report calls the sources.
+    /// The name of the sources in the report.
     counted: &'static str,
     draft: Draft,
     complete: Complete,

@@ -17,7 +17,7 @@ use parquet::schema::types::{ColumnDescPtr, Type, TypePtr};
 
 use crate::error::Error;
 
-/// What a column holds.
+/// The content of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Int32,

@@ -1,9 +1,9 @@
-//! What was read of remote files, and what is read ahead.
+//! The cache of blocks of remote files, and reading ahead.
 //!
-//! A request costs some ten milliseconds however few bytes it asks for, so there are two ways to read:
+//! A request costs some ten milliseconds for any number of bytes, so there are two ways to read:
 //!
-//! - **Look-ups** read blocks of [`BLOCK`] bytes, which stay in a cache. A caller that knows its next reads says so first
-//!   ([`Cache::expect`]); the first read that has to wait then asks for all of them together, and ranges that are closer than
+//! - **Look-ups** read blocks of [`BLOCK`] bytes, which stay in a cache. A caller that can name its next reads does so first
+//!   ([`Cache::expect`]); the first read that has to wait then requests all of them together, and ranges that are closer than
 //!   [`NEAR`] are one request. So a batch of look-ups goes in rounds, each as long as one request.
 //! - **Scans** read one range after the other. From the second such read on, windows of up to [`WINDOW`] bytes are read
 //!   ahead, first few, then up to [`MOST_AHEAD`] at a time, and at most [`MOST_BYTES`] in the process.
@@ -52,7 +52,7 @@ const MOST_SCANS: usize = 8;
 /// Bytes after a scan that are kept for its other threads.
 const KEPT_BEHIND: u64 = 2 * WINDOW;
 
-/// Bytes that come; each of those who wait gets them.
+/// Requested bytes; each waiting thread gets them.
 type Coming = Shared<BoxFuture<'static, Result<Bytes, Failure>>>;
 
 /// A request for a part of a file.
@@ -102,7 +102,7 @@ type Place = (Arc<Object>, u64);
 /// Bytes of a file, and where they begin.
 pub(super) type Held = (u64, Bytes);
 
-/// What is held, and what comes.
+/// The cached blocks, and the requested ones.
 #[derive(Debug)]
 pub(super) struct Blocks {
     held: LruCache<Place, Bytes>,
@@ -130,7 +130,7 @@ fn blocks(range: &Range<u64>) -> Range<u64> {
     range.start / BLOCK..range.end.div_ceil(BLOCK)
 }
 
-/// What one client read. A process that was forked has its own.
+/// The blocks that one client read. A process that was forked has its own.
 pub(super) struct Cache {
     client: Arc<Client>,
     blocks: Mutex<Blocks>,
@@ -354,7 +354,7 @@ impl Cache {
         let known = scans.iter().position(|scan| scan.is_continued_by(range));
         let mut scan = known.map_or_else(Scan::default, |at| scans.remove(at));
         scan.bytes = scan.bytes.saturating_add(len);
-        // The first read of a range tells nothing of the next one: most are the only one.
+        // The first read of a range does not predict the next one: most are the only one.
         let is_scan = (known.is_some() && scan.bytes >= LONG_READ) || !scan.windows.is_empty();
         scan.next = range.end;
         let mut parts = Vec::new();

@@ -1,7 +1,7 @@
 //! The runtime of the process, its connections, and the requests that are made on them.
 //!
 //! Requests that fail for a moment are repeated by the `object_store` crate with growing pauses; a body that breaks off is
-//! asked for again here. All of it ends with the deadline of the options.
+//! requested again here. All of it ends with the deadline of the options.
 
 use std::collections::HashMap;
 use std::io;
@@ -29,11 +29,11 @@ use crate::io::signals;
 
 /// Requests in flight.
 const MOST_REQUESTS: usize = 16;
-/// How often a body that broke off is asked for again.
+/// The number of further requests for a body that broke off.
 const MOST_BODIES: u32 = 5;
 /// Listings of a directory that is empty in its own listing but present in the listing of its parent.
 const MOST_LISTS: u32 = 3;
-/// How long a listing is believed. Opening a store asks for the same directories several times.
+/// The time for which a listing is used. Opening a store lists the same directories several times.
 const LISTING_HOLDS: Duration = Duration::from_secs(10);
 
 /// Connections by URL and options.
@@ -89,9 +89,9 @@ type Listing = Arc<Vec<RemoteEntry>>;
 /// An object with all its bytes.
 type Whole = Result<(RemoteEntry, Bytes), Failure>;
 
-/// What the listings say about a path.
+/// The facts about a path in the listings.
 enum Known {
-    /// What the directory holds; nothing: there is none.
+    /// The entries of the directory; empty: there is no directory.
     Listed(Listing),
     /// A name in the listing of its directory.
     Entry(RemoteEntry),
@@ -286,7 +286,7 @@ impl Session {
         Err(Failure::other(text).into())
     }
 
-    /// Returns whether a path below which nothing is listed is a directory: the one above it is asked. That listing is not
+    /// Returns whether a path below which nothing is listed is a directory, from the listing of the one above. That listing is not
     /// kept, because most often the path is not there, and what is next to it may not be there yet.
     fn is_empty_directory(&self, path: &Path) -> io::Result<bool> {
         if !self.has_directories() {
@@ -459,8 +459,8 @@ impl Session {
         lock(&self.listings).get(directory).is_some_and(|(.., is_marked)| *is_marked)
     }
 
-    /// Returns what the listings say about a path: its own, that of its directory, or that of one above. Those that come are waited
-    /// for only if the others do not say it.
+    /// Returns the facts about a path in the listings: its own, that of its directory, or that of one above. Those that come are waited
+    /// for only if the others do not have it.
     fn known(&self, path: &Path) -> Option<Known> {
         let found = self.said(path);
         if matches!(&found, Some(Known::Listed(listing)) if listing.is_empty()) || found.is_none() {
@@ -489,7 +489,7 @@ impl Session {
         own.map(Known::Listed)
     }
 
-    /// Describes what is at a path: from the listing of its directory if there is one; else by asking for a file, then for
+    /// Describes what is at a path: from the listing of its directory if there is one; else by a request for a file, then for
     /// what is below.
     pub(super) fn status(&self, path: &Path) -> io::Result<RemoteEntry> {
         let directory = || RemoteEntry { path: path.to_owned(), len: None, modified: None, etag: None };
@@ -571,7 +571,7 @@ enum Broken {
     Refused(Failure),
 }
 
-/// Asks for a range of an object that must be the one that was opened.
+/// Requests a range of an object that must be the one that was opened.
 async fn get(
     store: &dyn ObjectStore,
     key: &Key,

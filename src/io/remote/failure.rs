@@ -1,4 +1,4 @@
-//! Why requests fail, and how long they may take.
+//! Failures of requests, and their deadlines.
 
 use std::fmt;
 use std::io;
@@ -7,14 +7,14 @@ use std::time::Duration;
 use super::url::Options;
 use crate::error::without_users;
 
-/// Time after which a request is not repeated, unless the option [`RETRY_TIMEOUT`] says another.
+/// Time after which a request is not repeated, unless the option [`RETRY_TIMEOUT`] sets another.
 const DEADLINE: Duration = Duration::from_secs(60);
 /// The option of ours; all others are those of the `object_store` crate.
 pub(super) const RETRY_TIMEOUT: &str = "retry_timeout";
 /// A request ends after this many deadlines even if bytes still come.
 pub(super) const MOST_DEADLINES: u32 = 4;
 
-/// Why a request failed, for each of those who wait for it.
+/// The failure of a request, for each thread that waits for it.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
     pub(super) kind: io::ErrorKind,
@@ -76,7 +76,7 @@ impl Failure {
             text += " (a redirect to another server, or of S3, is not followed)";
         }
         if text.contains("169.254.169.254") || text.contains("metadata.google.internal") {
-            // The address at which a cloud's machines ask for their credentials.
+            // The address at which a cloud's machines request their credentials.
             text = format!(
                 "no credentials: give them as storage options or in the environment; or skip_signature=true \
                  for what is public ({text})"
@@ -129,7 +129,7 @@ pub(super) fn late(most: Duration) -> Failure {
     Failure { kind: io::ErrorKind::TimedOut, text: format!("expected the whole answer within {} s", most.as_secs()) }
 }
 
-/// A shorter value is no secret worth the name, and may be part of any word.
+/// A shorter value is not a secret worth the name, and may be part of any word.
 const SHORTEST_SECRET: usize = 6;
 
 /// Removes option values, and the users and queries of URLs, from a text.

@@ -18,7 +18,7 @@ pub struct RemoteFile {
     object: Arc<Object>,
     /// Of this handle: two readers of a file read ahead for themselves.
     handle: u64,
-    /// The block of the last short read: the next one is often next to it, and needs no look into the cache.
+    /// The block of the last short read: the next one is often next to it, and needs no search in the cache.
     last: ArcSwapOption<Held>,
 }
 

@@ -43,7 +43,7 @@ pub(super) fn connect(url: &str, options: &Options) -> Result<Arc<dyn ObjectStor
     }
     // An S3 signature is valid for one address.
     let follows = !url.starts_with("s3");
-    /// Gives a builder the options, by the names of the crate.
+    /// Sets the options of a builder, by the names of the crate.
     macro_rules! configured {
         ($builder:ident, $prefix:literal) => {{
             let endpoints = endpoints_of_environment($prefix)?;

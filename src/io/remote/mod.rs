@@ -2,11 +2,11 @@
 //!
 //! A remote file has a path like a local one, which begins with its URL: `s3://bucket/store/commitlog/00000000000000000000`.
 //! Names are joined to it as they are, so nothing in it is percent-encoded: `%RETRY%group` is the name of a directory. The code
-//! above asks [`super::storage`] and [`super::FileSource`] with a [`Location`], and need not know which kind it is.
+//! above calls [`super::storage`] and [`super::FileSource`] with a [`Location`] of either kind.
 //!
 //! - [`objects`]: a store as a value, with the options that lead to it
 //! - [`url`]: URLs of stores
-//! - `object`: what a store says about files
+//! - `object`: the descriptions of files in a store
 //! - `client`: the runtime of the process, the sessions of stores in it, and their requests
 //! - `failure`: why requests fail, and how long they may take
 //! - `machines`: stores on other machines; `http`: their HTTP clients; `no_machines`: a build without them
@@ -70,14 +70,14 @@ pub fn expect_whole(path: &Location, most: u64) {
     }
 }
 
-/// Takes note that the heads of files will be read; the first read asks for all of them. Local paths are left out.
+/// Takes note that the heads of files will be read; the first read requests all of them. Local paths are left out.
 pub fn expect_heads<'a>(files: impl IntoIterator<Item = &'a Location>) {
     for file in remote_files(files) {
         file.will_need(0, HEAD);
     }
 }
 
-/// Takes note that the last bytes of files will be read; the first read asks for all of them. Local paths are left out.
+/// Takes note that the last bytes of files will be read; the first read requests all of them. Local paths are left out.
 pub fn expect_ends<'a>(files: impl IntoIterator<Item = &'a Location>) {
     for file in remote_files(files) {
         file.will_need(file.len().saturating_sub(HEAD), HEAD);

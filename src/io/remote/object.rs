@@ -1,4 +1,4 @@
-//! What a store says about files and directories.
+//! The descriptions of files and directories in a store.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -15,9 +15,9 @@ pub struct RemoteEntry {
     pub path: PathBuf,
     /// Length in bytes; `None` for a directory.
     pub len: Option<u64>,
-    /// Time of the last change, if the store says it.
+    /// Time of the last change, if the store has it.
     pub modified: Option<SystemTime>,
-    /// Changes with the content, if the store says it.
+    /// Changes with the content, if the store has it.
     pub etag: Option<String>,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Origin(pub(super) Arc<Options>);
 
 impl Hash for Origin {
     fn hash<H: Hasher>(&self, _: &mut H) {
-        // The path tells more, and in less time.
+        // The path has more facts, in less time.
     }
 }
 
@@ -38,7 +38,7 @@ impl fmt::Debug for Origin {
     }
 }
 
-/// What is read of a remote file: the object as it was when it was opened.
+/// The source of a remote file: the object as it was when it was opened.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Object {
     pub(super) origin: Origin,

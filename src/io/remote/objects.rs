@@ -62,7 +62,7 @@ impl Objects {
     /// Files in memory, in which slashes separate directories. They are held as long as a value leads to them.
     ///
     /// # Errors
-    /// `InvalidArgument` for a name that is no path of a file.
+    /// `InvalidArgument` for a name that is not a path of a file.
     pub fn in_memory(files: impl IntoIterator<Item = (String, Bytes)>) -> Result<Self> {
         let store = InMemory::new();
         for (name, content) in files {
@@ -98,7 +98,7 @@ impl Objects {
         self.0.session.load_full().filter(|session| session.client.is_of_this_process())
     }
 
-    /// Returns whether the bytes are on other machines, so that another process can ask for them as well.
+    /// Returns whether the bytes are on other machines, so that another process can request them as well.
     pub fn is_of_machines(&self) -> bool {
         matches!(self.0.source, Source::Machine)
     }
@@ -137,7 +137,7 @@ impl Objects {
         }
     }
 
-    /// Lists a directory, sorted by name. What was listed in the last seconds is not asked again.
+    /// Lists a directory, sorted by name. Directories that were listed in the last seconds are not listed again.
     pub(crate) fn list(&self, directory: &Path) -> Result<Arc<Vec<RemoteEntry>>> {
         self.session().and_then(|session| session.list(directory)).map_err(|e| Error::io(directory, e))
     }

@@ -30,7 +30,7 @@ impl Content {
 }
 
 impl ControlRecord {
-    /// Return the record as a JSON object. What is not of the form of its type has only the type.
+    /// Returns the record as a JSON object. What is not of the form of its type has only the type.
     pub(super) fn json(&self) -> String {
         let content = self.content.as_ref();
         let fields = match (content, content.and_then(Content::message)) {

@@ -1,6 +1,6 @@
 //! The content of a segment's file as lines: text as kafka-dump-log prints it, or JSON.
 //!
-//! Unlike the tool, an entry for several batches is no mismatch, no file is created, and damage ends nothing: it is a finding.
+//! Unlike the tool, an entry for several batches is not a mismatch, no file is created, and damage ends nothing: it is a finding.
 //!
 //! Source: `DumpLogSegments`.
 
@@ -34,7 +34,7 @@ use crate::kafka::verify::{VerifiableIndex, verify_index};
 use crate::report::{Finding, Flaw, Kind, Report};
 use crate::time_range::TimeRange;
 
-/// What a dump shows of a log, and its form.
+/// The parts of a log that a dump shows, and its form.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DumpOptions {
     /// The records of each batch, too.
@@ -105,7 +105,7 @@ struct Records {
 }
 
 impl<F: FnMut(&str) -> std::result::Result<(), E>, E: From<Error>> Dump<'_, F, E> {
-    /// Write a line: a text, or the members of a JSON object, each after a comma.
+    /// Writes a line: a text, or the members of a JSON object, each after a comma.
     fn line(
         &mut self,
         kind: &str,
@@ -122,13 +122,13 @@ impl<F: FnMut(&str) -> std::result::Result<(), E>, E: From<Error>> Dump<'_, F, E
         written.or_else(|_| self.out.refused.take().map_or(Ok(()), Err))
     }
 
-    /// Write an entry of an index.
+    /// Writes an entry of an index.
     fn entry(&mut self, fields: &[(&str, i64)]) -> std::result::Result<(), E> {
         let text = || fields.iter().map(|(name, value)| format!("{name}: {value}")).collect::<Vec<_>>().join(" ");
         self.line("entry", |out| numbers(out, fields), text)
     }
 
-    /// Return what was read; damage becomes a finding.
+    /// Returns what was read; damage becomes a finding.
     fn read<T>(&mut self, read: Result<T>) -> Result<Option<T>> {
         match read {
             Err(Error::Corrupt { path, offset, expected, found }) => {
@@ -139,7 +139,7 @@ impl<F: FnMut(&str) -> std::result::Result<(), E>, E: From<Error>> Dump<'_, F, E
         }
     }
 
-    /// Add findings, each once: headers and records of a batch are read by two readers, which find the same.
+    /// Adds findings, each once: headers and records of a batch are read by two readers, which find the same.
     fn find(&mut self, found: impl IntoIterator<Item = Finding>) {
         for finding in found {
             let is_same = |known: &Finding| (known.offset, known.kind) == (finding.offset, finding.kind);
@@ -218,7 +218,7 @@ impl<F: FnMut(&str) -> std::result::Result<(), E>, E: From<Error>> Dump<'_, F, E
         }
     }
 
-    /// Write the records of the batches up to a position.
+    /// Writes the records of the batches up to a position.
     fn records_to(&mut self, records: &mut Records, position: Option<i64>) -> std::result::Result<(), E> {
         loop {
             if records.batch.as_ref().is_none_or(|batch| records.row == batch.num_rows()) {
@@ -296,13 +296,13 @@ fn object<W: Write>(out: &mut W, path: &Path, kind: &str, members: impl FnOnce(&
     out.write_str("}\n")
 }
 
-/// Write members of a JSON object, each after a comma.
+/// Writes members of a JSON object, each after a comma.
 fn numbers(out: &mut impl Write, numbers: &[(&str, impl fmt::Display)]) -> fmt::Result {
     numbers.iter().try_for_each(|(name, value)| write!(out, ", \"{name}\": {value}"))
 }
 
 impl Row<'_> {
-    /// Return the number of bytes, -1 for null.
+    /// Returns the number of bytes, -1 for null.
     fn size(self, name: &str) -> i64 {
         self.bytes(name).map_or(-1, |bytes| i64::try_from(bytes.len()).unwrap_or(i64::MAX))
     }
@@ -312,7 +312,7 @@ impl Row<'_> {
         (self.number("isControl") == Some(1)).then(|| ControlRecord::decode(part("key"), part("value")))
     }
 
-    /// Write columns as members of a JSON object, each after a comma.
+    /// Writes columns as members of a JSON object, each after a comma.
     fn members(self, out: &mut impl Write, columns: Range<usize>) -> fmt::Result {
         self.columns.get(columns).unwrap_or_default().iter().try_for_each(|(name, cells)| {
             out.write_str(", ")?;
@@ -320,7 +320,7 @@ impl Row<'_> {
         })
     }
 
-    /// Return names with their numbers, as the tool prints them.
+    /// Returns names with their numbers, as the tool prints them.
     fn words(self, names: &[&str]) -> String {
         let word = |name: &&str| match (*name, self.number(name).unwrap_or(-1)) {
             ("isTransactional" | "isControl", flag) => format!("{name}: {}", flag == 1),
@@ -329,7 +329,7 @@ impl Row<'_> {
         names.iter().map(word).collect::<Vec<_>>().join(" ")
     }
 
-    /// Return a time with its clock.
+    /// Returns a time with its clock.
     fn time(self, name: &str) -> String {
         let time = self.number(name).unwrap_or(-1);
         let clock = match self.number("timestampType") {

@@ -36,7 +36,7 @@ impl BatchCursor {
         Self { decoder: Decoder::new(limit), kind: Format::V2 { left: 0 }, decoded: false, at: 0 }
     }
 
-    /// Begin a batch: decompress it, and check that it is large enough for the number of records in its header.
+    /// Begins a batch: decompresses it, and checks that it is large enough for the number of records in its header.
     pub(crate) fn begin(&mut self, header: &Header, batch: &[u8]) -> Result<(), Flaw> {
         (self.kind, self.decoded, self.at) = (Format::V2 { left: 0 }, false, 0);
         let Some(count) = header.count else {
@@ -68,12 +68,12 @@ impl BatchCursor {
         Ok(())
     }
 
-    /// Return the bytes that spans point into: the batch, or the output of the decoder.
+    /// Returns the bytes that spans point into: the batch, or the output of the decoder.
     pub(crate) fn bytes<'a>(&'a self, batch: &'a [u8]) -> &'a [u8] {
         if self.decoded { self.decoder.decoded() } else { batch }
     }
 
-    /// Add the next records to `spans`, up to `most` in all. True at the end of the batch. After a flaw `spans` has the
+    /// Adds the next records to `spans`, up to `most` in all. True at the end of the batch. After a flaw `spans` has the
     /// records before it.
     pub(crate) fn fill(
         &mut self,
@@ -117,7 +117,7 @@ impl BatchCursor {
         }
     }
 
-    /// Call `take` with each record of a whole batch and the bytes that it points into, until it returns false.
+    /// Calls `take` with each record of a whole batch and the bytes that it points into, until it returns false.
     pub(crate) fn each(
         &mut self,
         header: &Header,

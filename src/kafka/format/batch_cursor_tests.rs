@@ -1,4 +1,4 @@
-//! Records of the broker's batches, and batches that lie.
+//! Records of the broker's batches, and batches with false fields.
 
 use super::*;
 use crate::kafka::test_data::{

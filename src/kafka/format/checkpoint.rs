@@ -20,7 +20,7 @@ const VERSION: &str = "0";
 /// A line: the topic, which leader epochs do not have, and two numbers.
 pub type Line = (Option<String>, i64, i64);
 
-/// Read a checkpoint of three fields (topic, partition, offset) or two (epoch, first offset). A missing or empty file has no lines.
+/// Reads a checkpoint of three fields (topic, partition, offset) or two (epoch, first offset). A missing or empty file has no lines.
 ///
 /// # Errors
 /// `Corrupt` for another version, count or line, or if this is no file; an I/O error.
@@ -39,7 +39,7 @@ pub fn read(path: &Location, has_topic: bool) -> Result<Vec<Line>> {
     read_bytes(path, &bytes, has_topic)
 }
 
-/// Read the content of a checkpoint, which is at this path.
+/// Reads the content of a checkpoint, which is at this path.
 ///
 /// # Errors
 /// `Corrupt` for another version, count or line.
@@ -59,17 +59,17 @@ pub fn text(lines: impl ExactSizeIterator<Item = Line>) -> String {
     text
 }
 
-/// Checkpoints of offsets that stay in memory: a directory has a line for each of thousands of partitions, and all are asked for.
+/// Checkpoints of offsets that stay in memory: a directory has a line for each of thousands of partitions, and all are requested.
 const KEPT: usize = 8;
 /// A file that changed less than this ago may change again without another time of change.
 const SETTLED: Duration = Duration::from_millis(100);
 
-/// What shows that a checkpoint was replaced: a broker writes another file and renames it.
+/// The signs of a replaced checkpoint: a broker writes another file and renames it.
 #[derive(Clone, PartialEq, Eq)]
 struct Stamp {
     identity: Identity,
     len: u64,
-    /// `None`: the storage does not say it, so the file is read each time.
+    /// `None`: the storage does not have it, so the file is read each time.
     modified: Option<SystemTime>,
 }
 
@@ -107,7 +107,7 @@ fn stamp(path: &Location) -> Option<Stamp> {
     Some(Stamp { identity: found.identity, len: found.len, modified: found.modified })
 }
 
-/// Parse the lines; on an error, return its byte offset, what was expected and what was found.
+/// Parses the lines; on an error, return its byte offset, what was expected and what was found.
 fn parse(text: &str, has_topic: bool) -> std::result::Result<Vec<Line>, (u64, String, String)> {
     if text.is_empty() {
         return Ok(Vec::new()); // a checkpoint that was never written

@@ -19,7 +19,7 @@ const XERIAL_HEADER: usize = 16;
 /// The most output bytes for one byte of a Snappy block: a copy of 64 bytes takes 3.
 const MOST_SNAPPY_GROWTH: usize = 22;
 
-/// How records are compressed.
+/// The compression of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Codec {
     /// Not compressed.
@@ -35,12 +35,12 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// Return the codec of a number in the attributes.
+    /// Returns the codec of a number in the attributes.
     pub(crate) fn from_id(id: u8) -> Option<Self> {
         [Self::None, Self::Gzip, Self::Snappy, Self::Lz4, Self::Zstd].get(usize::from(id)).copied()
     }
 
-    /// Return the codec of a name.
+    /// Returns the codec of a name.
     pub fn named(name: &str) -> Option<Self> {
         (0..5).filter_map(Self::from_id).find(|codec| codec.name() == name)
     }
@@ -75,7 +75,7 @@ impl Decoder {
         Self { output: Output::new(limit), zstd: None }
     }
 
-    /// Decode the stream of a batch of this format; [`Self::decoded`] returns the result.
+    /// Decodes the stream of a batch of this format; [`Self::decoded`] returns the result.
     pub(crate) fn decode(&mut self, codec: Codec, stored: &[u8], magic: i8) -> Result<(), Flaw> {
         self.output.clear();
         let decoded = match codec {

@@ -31,7 +31,7 @@ pub enum ControlType {
 }
 
 impl ControlType {
-    /// Return the type in the key of a control record.
+    /// Returns the type in the key of a control record.
     pub fn of_key(key: &[u8]) -> Self {
         match key.get(2..4).and_then(|id| id.first_chunk().copied()).map_or(-1, i16::from_be_bytes) {
             0 => Self::Abort,
@@ -144,7 +144,7 @@ pub struct Endpoint {
 }
 
 impl ControlRecord {
-    /// Decode a control record.
+    /// Decodes a control record.
     pub fn decode(key: &[u8], value: &[u8]) -> Self {
         let kind = ControlType::of_key(key);
         Self { kind, content: content(kind, value) }
@@ -204,7 +204,7 @@ impl<'a> Fields<'a> {
         String::from_utf8(self.bytes(len)?.to_vec()).ok()
     }
 
-    /// Skip tagged fields.
+    /// Skips tagged fields.
     fn tags(&mut self) -> Option<()> {
         for _ in 0..self.varint()? {
             self.varint()?;

@@ -33,7 +33,7 @@ pub(crate) const LEAST_SIZE: i32 = 14;
 pub const HEADER_SIZE: usize = 61;
 /// Bytes before the key of magic 0 and 1.
 const LEGACY_HEADER: [usize; 2] = [18, 26];
-/// Where the bytes begin that the checksum covers.
+/// The first byte that the checksum covers.
 const CRC_FROM: usize = 21;
 const LEGACY_CRC_FROM: usize = 16;
 
@@ -76,7 +76,7 @@ pub struct Header {
     pub crc: u32,
     /// All attribute bits.
     pub attributes: i16,
-    /// What record timestamps are relative to, or the delete horizon. Magic 0 and 1: as `max_timestamp`.
+    /// The base of record timestamps, or the delete horizon. Magic 0 and 1: as `max_timestamp`.
     pub base_timestamp: i64,
     /// The largest timestamp of the records; -1: none.
     pub max_timestamp: i64,
@@ -122,7 +122,7 @@ pub(crate) fn needed(magic: i8) -> usize {
 }
 
 impl Header {
-    /// Parse the header of a batch of `size` bytes; `None` if the batch is too small for its format.
+    /// Parses the header of a batch of `size` bytes; `None` if the batch is too small for its format.
     pub(crate) fn parse(head: &[u8], position: u64, size: u32) -> Option<Self> {
         let magic = magic(head);
         let needed = needed(magic);
@@ -255,7 +255,7 @@ impl Header {
         self.sequence(i32::try_from(delta).unwrap_or(0))
     }
 
-    /// Check that the batch is within the limit of its reader.
+    /// Checks that the batch is within the limit of its reader.
     pub(crate) fn check_size(&self, limit: usize) -> Result<(), Flaw> {
         if self.size as usize <= limit {
             return Ok(());
@@ -264,12 +264,12 @@ impl Header {
         Err(Flaw::new(Kind::BatchSize, expected, format_args!("{} bytes", self.size)))
     }
 
-    /// Where the bytes begin that the checksum covers.
+    /// The first byte that the checksum covers.
     pub(crate) fn crc_from(&self) -> usize {
         if self.is_legacy() { LEGACY_CRC_FROM } else { CRC_FROM }
     }
 
-    /// Compare the stored checksum with that of the batch's bytes.
+    /// Compares the stored checksum with that of the batch's bytes.
     pub(crate) fn check_crc(&self, batch: &[u8]) -> Result<(), Flaw> {
         let covered = batch.get(self.crc_from()..).unwrap_or_default();
         self.compare_crc(if self.is_legacy() { crc32fast::hash(covered) } else { crc_fast::crc32_iscsi(covered) })

@@ -32,7 +32,7 @@ fn take<'a, const N: usize>(bytes: &mut &'a [u8]) -> Option<&'a [u8; N]> {
     Some(head)
 }
 
-/// Take a field: its length, and its bytes. A negative length: null.
+/// Takes a field: its length, and its bytes. A negative length: null.
 fn field<'a>(bytes: &mut &'a [u8]) -> Option<(i32, &'a [u8])> {
     let len = i32::from_be_bytes(*take(bytes)?);
     let (field, rest) = bytes.split_at_checked(usize::try_from(len).unwrap_or(0))?;
@@ -41,7 +41,7 @@ fn field<'a>(bytes: &mut &'a [u8]) -> Option<(i32, &'a [u8])> {
 }
 
 impl<'a> Message<'a> {
-    /// Parse the first message of `set`, and return its size as well. `Ok(None)` at the end of the set, which may be inside a
+    /// Parses the first message of `set`, and returns its size as well. `Ok(None)` at the end of the set, which may be inside a
     /// message.
     fn first(set: &'a [u8]) -> Result<Option<(Self, usize)>, Flaw> {
         let mut rest = set;
@@ -72,7 +72,7 @@ impl<'a> Message<'a> {
         self.bytes.get(5).copied().unwrap_or(0)
     }
 
-    /// Return the record of a message that begins at byte `at`.
+    /// Returns the record of a message that begins at byte `at`.
     fn span(&self, at: usize, offset: i64, timestamp: i64) -> Option<Span> {
         let stored = self.bytes.first_chunk().copied().map_or(0, u32::from_be_bytes);
         let is_valid = crc32fast::hash(self.bytes.get(4..).unwrap_or_default()) == stored;
@@ -99,7 +99,7 @@ pub(crate) struct Set {
 }
 
 impl Set {
-    /// Open a batch. A wrapper is decompressed into `decoder`.
+    /// Opens a batch. A wrapper is decompressed into `decoder`.
     pub(crate) fn open(header: &Header, batch: &[u8], decoder: &mut Decoder) -> Result<Self, Flaw> {
         if header.magic < 0 {
             return Err(Flaw::new(Kind::BatchMagic, "a magic of 0, 1 or 2", header.magic));
@@ -142,7 +142,7 @@ impl Set {
         self.wrapped
     }
 
-    /// Return the record at byte `at` and its size; `None` at the end.
+    /// Returns the record at byte `at` and its size; `None` at the end.
     pub(crate) fn next(&self, header: &Header, bytes: &[u8], at: usize) -> Result<Option<(Span, usize)>, Flaw> {
         let rest = bytes.get(at..).unwrap_or_default();
         let Some((message, size)) = Message::first(rest)? else {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::java_text::parse_long;
 
-/// Return the base offset in a segment file's name: the part before the first dot, as a signed 64-bit decimal.
+/// Returns the base offset in a segment file's name: the part before the first dot, as a signed 64-bit decimal.
 ///
 /// Source: `LogFileUtils#offsetFromFileName`; digits may be those of any script, as `Long.parseLong` takes them.
 pub fn base_offset(path: &Path) -> Option<i64> {
@@ -16,7 +16,7 @@ pub fn base_offset(path: &Path) -> Option<i64> {
     parse_long(name.split_once('.').map_or(name, |(digits, _)| digits))
 }
 
-/// Return topic and partition from the name of a partition directory, which is split at the last `-`.
+/// Returns topic and partition from the name of a partition directory, which is split at the last `-`.
 ///
 /// Source: `LocalLog#parseTopicPartitionName`. A name with a suffix of the broker, such as `-delete`, has none.
 pub fn topic_partition(directory: &Path) -> Option<(&str, i32)> {

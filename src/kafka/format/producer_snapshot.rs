@@ -76,7 +76,7 @@ pub(crate) fn encode(entries: &[ProducerEntry]) -> Vec<u8> {
     content
 }
 
-/// Read a snapshot.
+/// Reads a snapshot.
 ///
 /// # Errors
 /// `Corrupt` for another version, checksum or length; an I/O error.
@@ -89,7 +89,7 @@ pub fn read(path: &Location) -> Result<Vec<ProducerEntry>> {
         .map_err(|(at, expected, found)| Finding::new(path, at, Flaw::new(Kind::FileContent, expected, found)).into())
 }
 
-/// Parse the entries; on an error, return its byte offset, what was expected and what was found.
+/// Parses the entries; on an error, return its byte offset, what was expected and what was found.
 fn parse(bytes: &[u8]) -> std::result::Result<Vec<ProducerEntry>, (u64, String, String)> {
     let Some((head, entries)) = bytes.split_first_chunk::<HEADER_SIZE>() else {
         return Err((0, format!("at least {HEADER_SIZE} bytes"), format!("{} bytes", bytes.len())));

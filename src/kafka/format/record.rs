@@ -44,7 +44,7 @@ fn place(cursor: &mut Cursor<'_>, end: usize) -> Option<Place> {
     Some((at as u32, len))
 }
 
-/// Return the bytes of a key or value; `None` for null.
+/// Returns the bytes of a key or value; `None` for null.
 #[inline]
 pub(crate) fn field((at, len): Place, bytes: &[u8]) -> Option<&[u8]> {
     let len = usize::try_from(len).ok()?;
@@ -59,7 +59,7 @@ impl Span {
         len(self.key) + len(self.value) + self.headers.1 as usize
     }
 
-    /// Call `take` with the places of each header's key and value in `bytes`. `None` if the bytes are not headers.
+    /// Calls `take` with the places of each header's key and value in `bytes`. `None` if the bytes are not headers.
     #[inline]
     pub(crate) fn each_header(&self, bytes: &[u8], mut take: impl FnMut(Place, Place)) -> Option<()> {
         let (at, len) = (self.headers.0 as usize, self.headers.1 as usize);
@@ -76,7 +76,7 @@ impl Span {
     }
 }
 
-/// The headers of a record are not what its length and count say.
+/// The headers of a record do not fit its length and count.
 pub(crate) fn unreadable_headers() -> Flaw {
     Flaw::new(Kind::Records, "headers of a record", "bytes that are not headers")
 }
@@ -90,7 +90,7 @@ pub(crate) enum Wants {
     All,
 }
 
-/// Parse the next record of records of `size` bytes; `None` if the bytes are not a record.
+/// Parses the next record of records of `size` bytes; `None` if the bytes are not a record.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "otherwise the span is copied through memory field by field")]
 #[expect(clippy::cast_possible_truncation, reason = "a batch has at most 2^31 bytes, so places in it fit")]

@@ -35,7 +35,7 @@ impl<'a> Cursor<'a> {
         Some((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
     }
 
-    /// Return the bits of a number of at most `most` bytes.
+    /// Returns the bits of a number of at most `most` bytes.
     #[inline]
     pub(crate) fn unsigned(&mut self, most: u32) -> Option<u64> {
         // Nearly all numbers of a record take one or two bytes.

@@ -32,7 +32,7 @@ pub enum Check {
     Trust,
 }
 
-/// How to open an index.
+/// Options to open an index.
 #[derive(Clone, Copy, Debug)]
 pub struct IndexOptions {
     /// Open for appends as well.
@@ -64,7 +64,7 @@ pub struct IndexFile {
 }
 
 impl IndexFile {
-    /// Open a file, and call `take` with each whole entry until it returns false.
+    /// Opens a file, and calls `take` with each whole entry until it returns false.
     pub(crate) fn open<const N: usize>(
         path: &Location,
         options: &IndexOptions,
@@ -110,7 +110,7 @@ impl IndexFile {
         })
     }
 
-    /// Create a file of zeros, for as many whole entries as fit in `max_bytes`.
+    /// Creates a file of zeros, for as many whole entries as fit in `max_bytes`.
     ///
     /// Source: `AbstractIndex#createAndAssignMmap`.
     pub(crate) fn create(path: &Path, base_offset: i64, max_bytes: u64, entry_size: u64) -> Result<Self> {
@@ -141,7 +141,7 @@ impl IndexFile {
         Ok(writer)
     }
 
-    /// Return an offset relative to the base offset, if it fits in an entry. Source: `AbstractIndex#relativeOffset`.
+    /// Returns an offset relative to the base offset, if it fits in an entry. Source: `AbstractIndex#relativeOffset`.
     pub(crate) fn relative(&self, offset: i64) -> Result<i32> {
         offset.checked_sub(self.base_offset).and_then(|r| i32::try_from(r).ok()).filter(|r| *r >= 0).ok_or_else(|| {
             let (path, base) = (self.path.display(), self.base_offset);
@@ -149,13 +149,13 @@ impl IndexFile {
         })
     }
 
-    /// Write an entry after `entries` other ones.
+    /// Writes an entry after `entries` other ones.
     pub(crate) fn put(&self, entries: usize, bytes: &[u8]) -> Result<()> {
         let at = entries as u64 * self.entry_size;
         write_all_at(self.writer()?, bytes, at).map_err(|e| Error::io(&self.path, e))
     }
 
-    /// Check that the file is open for appends.
+    /// Checks that the file is open for appends.
     pub(crate) fn check_writable(&self) -> Result<()> {
         self.writer().map(|_| ())
     }
@@ -186,7 +186,7 @@ impl IndexFile {
         self.writer()?.sync_data().map_err(|e| Error::io(&self.path, e))
     }
 
-    /// Check that the file ends with a whole entry. Source: `OffsetIndex#sanityCheck`, `TimeIndex#sanityCheck`.
+    /// Checks that the file ends with a whole entry. Source: `OffsetIndex#sanityCheck`, `TimeIndex#sanityCheck`.
     pub(crate) fn check_len(&self) -> Result<()> {
         if self.len.is_multiple_of(self.entry_size) {
             return Ok(());

@@ -1,6 +1,6 @@
 //! The offset index: from an offset to a position in the log at or before its batch.
 //!
-//! An entry is `relative offset i32, position i32`. It says that every batch whose last offset is at or above the entry's
+//! An entry is `relative offset i32, position i32`. It means that every batch whose last offset is at or above the entry's
 //! begins at or after the position, and that a batch begins there. That batch need not contain the offset.
 
 use std::path::Path;
@@ -149,7 +149,7 @@ impl OffsetIndex {
         self.base_offset().wrapping_add(i64::from(key))
     }
 
-    /// Return an entry whose offset is outside a fetch of `fetch_size` bytes from `position`, if there is one.
+    /// Returns an entry whose offset is outside a fetch of `fetch_size` bytes from `position`, if there is one.
     ///
     /// COMPAT(kafka `OffsetIndex#fetchUpperBoundOffset`): the sum wraps at 32 bits, and slot 0 is not found by equality.
     pub fn fetch_upper_bound(&self, position: i32, fetch_size: i32) -> Option<OffsetEntry> {
@@ -158,7 +158,7 @@ impl OffsetIndex {
         slot_search::slot_range(self.len(), WARM, target, value).upper.and_then(|slot| self.entry(slot))
     }
 
-    /// Add an entry. Source: `OffsetIndex#append`.
+    /// Adds an entry. Source: `OffsetIndex#append`.
     ///
     /// # Errors
     /// `IndexFull`; `InvalidArgument` for an offset that is not above the last one or too far from the base offset, or if the
@@ -183,7 +183,7 @@ impl OffsetIndex {
     }
 }
 
-/// Return the target as a key; one that does not fit becomes the nearest key.
+/// Returns the target as a key; one that does not fit becomes the nearest key.
 fn relative_target(base: i64, target: i64) -> i32 {
     let relative = i128::from(target) - i128::from(base);
     i32::try_from(relative).unwrap_or(if relative < 0 { i32::MIN } else { i32::MAX })

@@ -16,13 +16,13 @@ pub trait SparseIndex: Sized + Send + Sync {
     /// The suffix of the file's name.
     const SUFFIX: &'static str;
 
-    /// Open a file for reading, or for appends as well. Nothing is created.
+    /// Opens a file for reading, or for appends as well. Nothing is created.
     ///
     /// # Errors
     /// An I/O error; `Corrupt` for a file that is too long for a broker; `Locked` if another writer has it open.
     fn open(path: impl Into<Location>, options: &IndexOptions) -> Result<Self>;
 
-    /// Create a file of zeros, and open it for appends.
+    /// Creates a file of zeros, and opens it for appends.
     ///
     /// # Errors
     /// `AlreadyExists` and other I/O errors; `InvalidArgument` for a size of less than one entry.
@@ -49,7 +49,7 @@ pub trait SparseIndex: Sized + Send + Sync {
     /// True if no entry can be added.
     fn is_full(&self) -> bool;
 
-    /// Drop entries at or above an offset. Their bytes stay in the file until they are overwritten or truncated.
+    /// Drops entries at or above an offset. Their bytes stay in the file until they are overwritten or truncated.
     ///
     /// # Errors
     /// `InvalidArgument` if the file is open for reading only.
@@ -61,7 +61,7 @@ pub trait SparseIndex: Sized + Send + Sync {
     /// `InvalidArgument` if the file would be too small for its entries, or is open for reading only; an I/O error.
     fn resize(&mut self, max_bytes: u64) -> Result<bool>;
 
-    /// Check the index as the broker does.
+    /// Checks the index as the broker does.
     ///
     /// # Errors
     /// `Corrupt` if the broker would reject it.
@@ -92,22 +92,22 @@ pub trait SparseIndex: Sized + Send + Sync {
         self.len() == 0
     }
 
-    /// Return the entry of a rank; [`Self::front`] if there is none.
+    /// Returns the entry of a rank; [`Self::front`] if there is none.
     fn entry_of_rank(&self, rank: usize) -> Self::Entry {
         rank.checked_sub(1).and_then(|slot| self.entry(slot)).unwrap_or_else(|| self.front())
     }
 
-    /// Return the rank of one target; see [`Self::ranks`].
+    /// Returns the rank of one target; see [`Self::ranks`].
     fn rank(&self, target: i64) -> usize {
         self.slot(target).map_or(0, |slot| slot + 1)
     }
 
-    /// Return the entry of the largest key at or below the target; [`Self::front`] if there is none.
+    /// Returns the entry of the largest key at or below the target; [`Self::front`] if there is none.
     fn lookup(&self, target: i64) -> Self::Entry {
         self.entry_of_rank(self.rank(target))
     }
 
-    /// Truncate the file after the last entry. Source: `AbstractIndex#trimToValidSize`.
+    /// Truncates the file after the last entry. Source: `AbstractIndex#trimToValidSize`.
     ///
     /// # Errors
     /// As [`Self::resize`].
@@ -115,7 +115,7 @@ pub trait SparseIndex: Sized + Send + Sync {
         self.resize((self.len() * Self::ENTRY_SIZE) as u64).map(|_| ())
     }
 
-    /// Wait until appended entries are on the disk.
+    /// Waits until appended entries are on the disk.
     ///
     /// # Errors
     /// An I/O error.

@@ -1,7 +1,7 @@
 //! The time index: from a timestamp to an offset such that no later record is at or before it.
 //!
 //! An entry is `timestamp i64, relative offset i32`, the largest timestamp of the segment so far and the last offset of
-//! the batch that reached it first. It says that every record with a later timestamp has a higher offset. Timestamps
+//! the batch that reached it first. It means that every record with a later timestamp has a higher offset. Timestamps
 //! ascend strictly, offsets may repeat. Entries of 3.7 and older may hold an offset inside of a batch.
 
 use std::path::Path;
@@ -143,12 +143,12 @@ impl SparseIndex for TimeIndex {
 }
 
 impl TimeIndex {
-    /// Return the last entry; no timestamp and the base offset if the index is empty.
+    /// Returns the last entry; no timestamp and the base offset if the index is empty.
     pub fn last_entry(&self) -> TimeEntry {
         self.len().checked_sub(1).and_then(|slot| self.entry(slot)).unwrap_or_else(|| self.front())
     }
 
-    /// Add an entry, unless the last one has its timestamp; true if it was added. Source: `TimeIndex#maybeAppend`.
+    /// Adds an entry, unless the last one has its timestamp; true if it was added. Source: `TimeIndex#maybeAppend`.
     ///
     /// `skip_full_check` uses the slot that is reserved for the last entry of a segment.
     ///

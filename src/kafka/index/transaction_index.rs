@@ -29,7 +29,7 @@ pub struct AbortedTransaction {
 }
 
 impl AbortedTransaction {
-    /// Decode an entry.
+    /// Decodes an entry.
     pub fn decode(bytes: &[u8; ENTRY_SIZE]) -> Self {
         let long = |at: usize| bytes.get(at..).and_then(|b| b.first_chunk()).copied().map_or(0, i64::from_be_bytes);
         let [high, low, ..] = *bytes;
@@ -42,7 +42,7 @@ impl AbortedTransaction {
         }
     }
 
-    /// Encode an entry.
+    /// Encodes an entry.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend(self.version.to_be_bytes());
         for value in [self.producer_id, self.first_offset, self.last_offset, self.last_stable_offset] {
@@ -51,7 +51,7 @@ impl AbortedTransaction {
     }
 }
 
-/// Read all whole entries of a file, and the number of bytes after them.
+/// Reads all whole entries of a file, and the number of bytes after them.
 ///
 /// # Errors
 /// An I/O error.
@@ -65,7 +65,7 @@ pub fn read(path: &Location) -> Result<(Vec<AbortedTransaction>, u64)> {
     Ok((entries, file.len % ENTRY_SIZE as u64))
 }
 
-/// Read the entries of a file; none if it is missing. `Ok(None)` if the file is not valid: it ends with part of an entry, or an
+/// Reads the entries of a file; none if it is missing. `Ok(None)` if the file is not valid: it ends with part of an entry, or an
 /// entry ends before its segment begins.
 ///
 /// # Errors

@@ -30,7 +30,7 @@ pub enum Column {
     Count,
     /// Checksum as stored.
     Crc,
-    /// Whether the checksum is right; null if it was not compared.
+    /// True if the checksum is right; null if it was not compared.
     IsValid,
     /// Name of the codec; null for an unknown number.
     Compression,
@@ -38,7 +38,7 @@ pub enum Column {
     CompressionId,
     /// The clock of timestamps: 0 the producer's, 1 the broker's, -1 none.
     TimestampType,
-    /// What record timestamps are relative to; null for magic 0 and 1.
+    /// The base of record timestamps; null for magic 0 and 1.
     BaseTimestamp,
     /// The largest timestamp.
     MaxTimestamp,
@@ -52,9 +52,9 @@ pub enum Column {
     LastSequence,
     /// -1: unknown.
     PartitionLeaderEpoch,
-    /// Whether it is part of a transaction.
+    /// True if it is part of a transaction.
     IsTransactional,
-    /// Whether its records are control records.
+    /// True if its records are control records.
     IsControl,
     /// Time from which compaction may remove its tombstones; null: not set.
     DeleteHorizonMs,
@@ -117,7 +117,7 @@ impl Column {
         }
     }
 
-    /// Return how the column is read from a batch. Its Arrow type follows from that.
+    /// Returns how the column is read from a batch. Its Arrow type follows from that.
     fn source(self) -> Source {
         use Source::{Flag, Int32, Int64, Text, Texts, Time};
         match self {
@@ -158,7 +158,7 @@ impl Column {
         }
     }
 
-    /// Return the columns of these names, in their order; all columns without names.
+    /// Returns the columns of these names, in their order; all columns without names.
     ///
     /// # Errors
     /// `InvalidArgument` for an unknown or a repeated name.
@@ -168,7 +168,7 @@ impl Column {
     }
 }
 
-/// Return the schema of these columns; all are nullable.
+/// Returns the schema of these columns; all are nullable.
 pub fn schema(columns: &[Column]) -> SchemaRef {
     let fields: Vec<Field> = columns.iter().map(|c| Field::new(c.name(), c.data_type(), true)).collect();
     Arc::new(Schema::new(fields))
@@ -180,7 +180,7 @@ struct Row<'a> {
     details: &'a Details<'a>,
 }
 
-/// How a column is read from a batch.
+/// The source of a column in a batch.
 enum Source {
     Int32(fn(&Row<'_>) -> Option<i32>),
     Int64(fn(&Row<'_>) -> Option<i64>),
@@ -276,7 +276,7 @@ impl BatchColumns {
         self.rows += 1;
     }
 
-    /// Return the rows, and begin again without any.
+    /// Returns the rows, and begins again without any.
     pub(crate) fn take(&mut self) -> RecordBatch {
         let arrays = self.columns.iter_mut().map(Builder::finish).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(self.rows));

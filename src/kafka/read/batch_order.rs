@@ -11,7 +11,7 @@ pub(crate) struct BatchOrder {
 }
 
 impl BatchOrder {
-    /// Begin with any batch of a segment.
+    /// Begins with any batch of a segment.
     pub(crate) fn new(segment_base: i64) -> Self {
         Self { base: segment_base, last: None }
     }
@@ -30,7 +30,7 @@ impl BatchOrder {
         self.base.saturating_add(i64::from(i32::MAX))
     }
 
-    /// Return what is wrong if the next batch does not begin after the one before it, or ends above the largest offset of a
+    /// Returns what is wrong if the next batch does not begin after the one before it, or ends above the largest offset of a
     /// segment: indexes have 31 bits for an offset. Source: `LogSegment#ensureOffsetInRange`.
     pub(crate) fn check(&mut self, header: &Header) -> Option<Flaw> {
         let from = self.last.map_or(self.base, |last| last.saturating_add(1));
@@ -47,7 +47,7 @@ impl BatchOrder {
     }
 }
 
-/// Return the lowest known offset of a batch. The base offset of a legacy wrapper is not in its header.
+/// Returns the lowest known offset of a batch. The base offset of a legacy wrapper is not in its header.
 pub(crate) fn lowest_offset(header: &Header) -> i64 {
     if header.is_legacy() { header.last_offset } else { header.base_offset }
 }

@@ -30,7 +30,7 @@ pub struct BatchScan {
     pub batch_size: usize,
     /// Compare checksums.
     pub check_crc: bool,
-    /// What to do at an invalid batch size. A wrong checksum is shown in its column.
+    /// The reaction to an invalid batch size. A wrong checksum is shown in its column.
     pub on_error: OnError,
 }
 
@@ -44,12 +44,12 @@ struct BatchRows {
     cursor: BatchCursor,
     columns: BatchColumns,
     findings: Vec<Finding>,
-    /// What ended the walk, other than an unfinished end.
+    /// The end of the walk, other than an unfinished end.
     damage: Vec<Finding>,
 }
 
 impl SegmentReader {
-    /// Read the headers of a segment's batches.
+    /// Reads the headers of a segment's batches.
     ///
     /// # Errors
     /// `InvalidArgument` if `batch_size` is 0; an I/O error.

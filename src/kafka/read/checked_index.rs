@@ -1,4 +1,4 @@
-//! An index of a segment, and which of its entries agree with the log: asked once for each entry that a look-up reaches.
+//! An index of a segment, and which of its entries agree with the log: checked once for each entry that a look-up reaches.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 

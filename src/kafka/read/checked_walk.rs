@@ -1,4 +1,4 @@
-//! A walk over the batches of a segment for one look-up. It checks each batch where that is asked for, so that damage is an
+//! A walk over the batches of a segment for one look-up. It checks each batch where the caller requests it, so that damage is an
 //! error and not another answer.
 
 use std::sync::Arc;
@@ -20,24 +20,24 @@ pub(crate) struct CheckedWalk<'a> {
 }
 
 impl<'a> CheckedWalk<'a> {
-    /// Begin a walk that checks the size, the checksum and the offsets of each batch.
+    /// Begins a walk that checks the size, the checksum and the offsets of each batch.
     pub(crate) fn checked(segment: &'a Segment, position: u64) -> Result<Self> {
         Self::new(segment, position, true)
     }
 
-    /// Begin a walk that takes headers as they are.
+    /// Begins a walk that takes headers as they are.
     pub(crate) fn unchecked(segment: &'a Segment, position: u64) -> Result<Self> {
         Self::new(segment, position, false)
     }
 
-    /// Begin a walk with or without checks.
+    /// Begins a walk with or without checks.
     pub(crate) fn new(segment: &'a Segment, position: u64, checks: bool) -> Result<Self> {
         let walk = Walk::new(Reads::Headers, position, segment.len());
         let order = BatchOrder::new(segment.base_offset());
         Ok(Self { segment, source: segment.source()?, walk, checks, order })
     }
 
-    /// Return the next batch; `None` at the end of the log, also for a torn tail or zeros.
+    /// Returns the next batch; `None` at the end of the log, also for a torn tail or zeros.
     ///
     /// # Errors
     /// `Corrupt` for a batch or a tail that is not valid; an I/O error.
@@ -72,7 +72,7 @@ impl<'a> CheckedWalk<'a> {
         flaw.map_or(Ok(()), |flaw| Err(self.segment.corrupt(header.position, flaw)))
     }
 
-    /// Check the order of the batch after the one that answers: no checksum covers the base offset, so a base offset that
+    /// Checks the order of the batch after the one that answers: no checksum covers the base offset, so a base offset that
     /// became higher shows only there. Ends the walk.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! The offsets that consumer groups committed, as the records of `__consumer_offsets` tell.
+//! The offsets that consumer groups committed, by the records of `__consumer_offsets`.
 //!
 //! Source: `OffsetCommitKey.json`, `OffsetCommitValue.json`, `GroupMetadataManager#readMessageKey`. A later record replaces an
 //! earlier one of the same key, and one without a value deletes it. Keys of versions from 2 on describe groups, not offsets.
@@ -10,7 +10,7 @@ use crate::kafka::format::varint::Cursor;
 /// A group, and a partition that it reads.
 type GroupPartition = (String, String, i32);
 
-/// Offset of the next record that the group wants, and when it said so, in ms since the epoch.
+/// Offset of the next record that the group reads, and the time of the commit, in ms since the epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Committed {
     pub offset: i64,

@@ -40,7 +40,7 @@ impl HeaderColumn {
         }
     }
 
-    /// Add the headers of these rows. False if some cannot be parsed; what could be parsed is added.
+    /// Adds the headers of these rows. False if some cannot be parsed; what could be parsed is added.
     #[inline]
     pub(crate) fn append(&mut self, spans: &[Span], bytes: &[u8]) -> bool {
         let mut all = true;

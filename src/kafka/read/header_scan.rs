@@ -15,7 +15,7 @@ use crate::kafka::index::sparse_index::SparseIndex;
 use crate::kafka::index::transaction_index::AbortedTransaction;
 
 impl Segment {
-    /// Call `take` with the header of each batch, up to the first damage.
+    /// Calls `take` with the header of each batch, up to the first damage.
     pub(crate) fn each_header(&self, mut take: impl FnMut(&Header) -> Result<()>) -> Result<()> {
         let source = self.open_source()?;
         let mut walk = Walk::new(Reads::Headers, 0, self.len());
@@ -25,7 +25,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Return the transactions whose abort markers are in this segment. `producers` has the transactions that are open at its
+    /// Returns the transactions whose abort markers are in this segment. `producers` has the transactions that are open at its
     /// beginning, and afterwards those that are open at its end.
     ///
     /// # Errors
@@ -50,7 +50,7 @@ impl Segment {
         Ok(aborted)
     }
 
-    /// Return the types of the control records of a batch, up to one that cannot be read.
+    /// Returns the types of the control records of a batch, up to one that cannot be read.
     fn control_types(&self, header: &Header) -> Result<Vec<ControlType>> {
         let mut types = Vec::new();
         let limit = self.options().max_batch_bytes;
@@ -67,7 +67,7 @@ impl Segment {
         Ok(types)
     }
 
-    /// Return the number of records by the headers. A message set of magic 0 or 1 has no count; its offsets are counted instead.
+    /// Returns the number of records by the headers. A message set of magic 0 or 1 has no count; its offsets are counted instead.
     ///
     /// # Errors
     /// An I/O error.
@@ -86,7 +86,7 @@ impl Segment {
         Ok(total)
     }
 
-    /// Return the largest timestamp of the data records at or above an offset; -1 without any.
+    /// Returns the largest timestamp of the data records at or above an offset; -1 without any.
     ///
     /// # Errors
     /// `Corrupt` when the batch that the offset cuts cannot be read; an I/O error.
@@ -111,7 +111,7 @@ impl Segment {
         Ok(largest)
     }
 
-    /// Return the largest timestamp of a batch's records at or above an offset.
+    /// Returns the largest timestamp of a batch's records at or above an offset.
     fn largest_timestamp_within(&self, header: &Header, start: i64) -> Result<i64> {
         let mut largest = NO_TIMESTAMP;
         self.each_record(header, |timestamp, offset| {
@@ -123,14 +123,14 @@ impl Segment {
         Ok(largest)
     }
 
-    /// Return the position of the first batch after a position that the offset index names; `None` also without an index.
+    /// Returns the position of the first batch after a position that the offset index names; `None` also without an index.
     pub(crate) fn indexed_position_after(&self, position: u64) -> Option<u64> {
         let index = OffsetIndex::open(self.beside(OffsetIndex::SUFFIX), &self.index_options()).ok()?;
         let positions = (0..index.len()).filter_map(|slot| u64::try_from(index.entry(slot)?.position).ok());
         positions.filter(|at| *at > position).min()
     }
 
-    /// Return places to split the segment, about `piece_bytes` apart, as offset and byte offset. They come from the offset index;
+    /// Returns places to split the segment, about `piece_bytes` apart, as offset and byte offset. They come from the offset index;
     /// there are none if it is missing or damaged. A wrong index only makes the pieces uneven.
     pub fn cut_points(&self, piece_bytes: u64) -> Vec<(i64, u64)> {
         let pieces = self.len().div_ceil(piece_bytes.max(1));

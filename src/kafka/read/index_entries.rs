@@ -19,7 +19,7 @@ impl Segment {
         }
     }
 
-    /// Return the largest valid entry of the offset index at or below the target.
+    /// Returns the largest valid entry of the offset index at or below the target.
     ///
     /// # Errors
     /// An I/O error.
@@ -27,7 +27,7 @@ impl Segment {
         self.offset_entry_before(self.offset_index()?.rank(target))
     }
 
-    /// Return the last valid entry of the first `rank` entries of the offset index.
+    /// Returns the last valid entry of the first `rank` entries of the offset index.
     ///
     /// # Errors
     /// An I/O error.
@@ -53,7 +53,7 @@ impl Segment {
         }
     }
 
-    /// Return whether, by their headers, one of the batches from a position on contains an offset.
+    /// Returns whether, by their headers, one of the batches from a position on contains an offset.
     fn has_offset(&self, position: u64, offset: i64) -> Result<bool> {
         let mut walk = CheckedWalk::unchecked(self, position)?;
         loop {
@@ -66,7 +66,7 @@ impl Segment {
         }
     }
 
-    /// Return the largest valid entry of the time index at or below the target.
+    /// Returns the largest valid entry of the time index at or below the target.
     ///
     /// # Errors
     /// An I/O error.
@@ -74,7 +74,7 @@ impl Segment {
         self.time_entry_before(self.time_index()?.rank(target))
     }
 
-    /// Return the last valid entry of the first `rank` entries of the time index.
+    /// Returns the last valid entry of the first `rank` entries of the time index.
     ///
     /// # Errors
     /// An I/O error.

@@ -16,7 +16,7 @@ use arrow_schema::DataType;
 
 use crate::error::{Error, Result};
 
-/// Return the text of a key in the index.
+/// Returns the text of a key in the index.
 pub fn key_text(key: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(key) {
         Ok(text) => Cow::Borrowed(text),
@@ -27,7 +27,7 @@ pub fn key_text(key: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// Return the entries of a batch of records with the columns topic, key, offset and timestamp, and headers if one is indexed.
+/// Returns the entries of a batch of records with the columns topic, key, offset and timestamp, and headers if one is indexed.
 ///
 /// # Errors
 /// `InvalidArgument` when a column is missing or has another type.
@@ -111,7 +111,7 @@ impl<'a> Headers<'a> {
         }
     }
 
-    /// Return the values of the wanted header in a row, without nulls.
+    /// Returns the values of the wanted header in a row, without nulls.
     fn values_of(&self, row: usize) -> impl Iterator<Item = &'a [u8]> {
         let ends = self.rows.value_offsets();
         let at = |row: usize| ends.get(row).copied().and_then(|end| usize::try_from(end).ok()).unwrap_or(0);

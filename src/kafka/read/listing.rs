@@ -44,7 +44,7 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// List the files of a partition.
+    /// Lists the files of a partition.
     ///
     /// # Errors
     /// An I/O error; after an interrupted swap `Corrupt`, if the new segments cannot be read to their ends.
@@ -95,7 +95,7 @@ impl Listing {
         Ok(found)
     }
 
-    /// Replace segments by the finished ones that were made from them.
+    /// Replaces segments by the finished ones that were made from them.
     fn swap_in(
         &mut self,
         files: &mut BTreeMap<i64, SegmentFiles>,
@@ -127,7 +127,7 @@ impl Listing {
         Ok(())
     }
 
-    /// Name the files of lost segments.
+    /// Names the files of lost segments.
     fn name_unread(&mut self) {
         let first = self.segments.keys().next().copied().unwrap_or(i64::MAX);
         // A broker that deletes a segment renames its log first.
@@ -142,7 +142,7 @@ impl Listing {
     }
 }
 
-/// Return whether a path is a directory with a `.log` file.
+/// Returns whether a path is a directory with a `.log` file.
 ///
 /// # Errors
 /// An I/O error.
@@ -150,7 +150,7 @@ pub fn has_segments(directory: &Location) -> Result<bool> {
     any_name(directory, |name| segment_file(name).is_some_and(|(_, suffix)| suffix == LOG))
 }
 
-/// Return whether a directory is a partition's, which may have lost its segments, and not only named like one.
+/// Returns whether a directory is a partition's, which may have lost its segments, and not only named like one.
 ///
 /// # Errors
 /// An I/O error.
@@ -187,19 +187,19 @@ fn any_name(directory: &Location, is_wanted: impl Fn(&str) -> bool) -> Result<bo
     Ok(storage::list(directory)?.iter().any(|entry| is_wanted(&entry.name.to_string_lossy())))
 }
 
-/// Return whether a name is that of a log that is not read, such as a compressed one: `00000000000000000042.log.gz`.
+/// Returns whether a name is that of a log that is not read, such as a compressed one: `00000000000000000042.log.gz`.
 fn is_renamed_log(name: &str) -> bool {
     let rest = name.split_once(LOG).filter(|(digits, _)| is_number(digits)).map_or("", |(_, rest)| rest);
     rest.starts_with(['.', '~', '_', '-']) && !LEFTOVERS.iter().any(|ending| name.ends_with(ending))
 }
 
-/// Return the base offset and the suffix of a segment's file. Leading zeros are not required, as for a broker.
+/// Returns the base offset and the suffix of a segment's file. Leading zeros are not required, as for a broker.
 fn segment_file(name: &str) -> Option<(i64, &'static str)> {
     let suffix = SUFFIXES.into_iter().find(|suffix| name.strip_suffix(suffix).is_some_and(is_number))?;
     base_offset(Path::new(name)).map(|offset| (offset, suffix))
 }
 
-/// Return whether a text is 1 to 20 digits, of any script: the locale of the broker's JVM chooses it.
+/// Returns whether a text is 1 to 20 digits, of any script: the locale of the broker's JVM chooses it.
 fn is_number(text: &str) -> bool {
     (1..=20).contains(&text.chars().count()) && text.chars().all(char::is_numeric)
 }
@@ -213,7 +213,7 @@ fn is_text_file(name: &str) -> bool {
     TEXT_FILES.contains(&name.strip_suffix(".tmp").unwrap_or(name))
 }
 
-/// Return whether a name is that of a snapshot of `KRaft`'s metadata, also of one that is written or deleted.
+/// Returns whether a name is that of a snapshot of `KRaft`'s metadata, also of one that is written or deleted.
 fn is_metadata_snapshot(name: &str) -> bool {
     let digits = |text: &str, len: usize| text.len() == len && text.bytes().all(|byte| byte.is_ascii_digit());
     let Some((stem, ending)) = name.split_once(".checkpoint") else { return false };

@@ -51,7 +51,7 @@ pub struct Fetched {
 }
 
 impl Segment {
-    /// Return the first batch whose last offset is at or above an offset; `None` if there is none.
+    /// Returns the first batch whose last offset is at or above an offset; `None` if there is none.
     ///
     /// # Errors
     /// `Corrupt` for a batch on the way that is not valid; an I/O error.
@@ -99,7 +99,7 @@ impl Segment {
         Ok(before.filter(holds))
     }
 
-    /// Return the offset of a batch's first record. For a legacy wrapper its messages must be decompressed.
+    /// Returns the offset of a batch's first record. For a legacy wrapper its messages must be decompressed.
     pub(crate) fn first_offset(&self, header: &Header) -> Result<i64> {
         if !header.is_legacy() || header.codec_id() == 0 {
             return Ok(header.base_offset);
@@ -112,7 +112,7 @@ impl Segment {
         Ok(first.unwrap_or(header.base_offset))
     }
 
-    /// Call `take` with the timestamp and offset of each record of a batch, until it returns false.
+    /// Calls `take` with the timestamp and offset of each record of a batch, until it returns false.
     pub(crate) fn each_record(&self, header: &Header, mut take: impl FnMut(i64, i64) -> bool) -> Result<()> {
         let limit = self.options().max_batch_bytes;
         header.check_size(limit).map_err(|flaw| self.corrupt(header.position, flaw))?;
@@ -125,7 +125,7 @@ impl Segment {
             .map_err(|flaw| self.corrupt(header.position, flaw))
     }
 
-    /// Return the bytes that a fetch from an offset reads; `None` if no batch ends at or above it.
+    /// Returns the bytes that a fetch from an offset reads; `None` if no batch ends at or above it.
     ///
     /// # Errors
     /// `InvalidArgument` for a limit that is negative or ends before the batch; `Corrupt`; an I/O error.
@@ -156,7 +156,7 @@ impl Segment {
         }))
     }
 
-    /// Read bytes of the log.
+    /// Reads bytes of the log.
     ///
     /// # Errors
     /// `UnexpectedEof` if the log ends before them; an I/O error.
@@ -170,7 +170,7 @@ impl Segment {
         Ok(bytes)
     }
 
-    /// Return the first record at or above `starting_offset` with a timestamp at or above `timestamp`.
+    /// Returns the first record at or above `starting_offset` with a timestamp at or above `timestamp`.
     ///
     /// # Errors
     /// `Corrupt` for a batch on the way that is not valid or cannot be read; an I/O error.
@@ -208,7 +208,7 @@ impl Segment {
         Ok(None)
     }
 
-    /// Return the offset after the last batch; the base offset of a segment without batches.
+    /// Returns the offset after the last batch; the base offset of a segment without batches.
     ///
     /// # Errors
     /// `Corrupt` if the log cannot be walked to its end; an I/O error.
@@ -251,7 +251,7 @@ impl Segment {
         Ok(last.map_or(self.base_offset(), |last| last.wrapping_add(1)))
     }
 
-    /// Return the largest timestamp and the last offset of the first batch that has it; -1 and the base offset without any.
+    /// Returns the largest timestamp and the last offset of the first batch that has it; -1 and the base offset without any.
     ///
     /// With `Check::Trust` that is the last entry of the time index, as for a broker that has just opened the segment.
     ///

@@ -17,7 +17,7 @@ use crate::report::{Finding, Flaw, Kind};
 pub struct Unread {
     /// The base offset.
     pub base_offset: i64,
-    /// What is found, in words.
+    /// The finding, in words.
     pub found: String,
 }
 
@@ -44,7 +44,7 @@ pub struct MissingSegment {
     pub finding: Finding,
 }
 
-/// What is missing in a range of offsets of a log.
+/// The missing part of a range of offsets of a log.
 #[derive(Clone, Debug, Default)]
 pub struct Missing {
     /// The missing segments, in ascending order.
@@ -54,7 +54,7 @@ pub struct Missing {
 }
 
 impl Missing {
-    /// Look for gaps in the offsets [begin, end) of the segments of a log, which are in ascending order.
+    /// Looks for gaps in the offsets [begin, end) of the segments of a log, which are in ascending order.
     ///
     /// Gaps of a log that is known to be compacted, or has gaps inside its segments, are counted only, unless a file that is
     /// not read has their offsets.
@@ -138,7 +138,7 @@ fn any_has_gaps(segments: &[Arc<Segment>]) -> Result<bool> {
 }
 
 impl Segment {
-    /// Return the offset after the last batch if it is below the next segment; `None` also for a segment that does not end with
+    /// Returns the offset after the last batch if it is below the next segment; `None` also for a segment that does not end with
     /// a valid batch, which other checks report, or that is gone.
     fn ends_below(&self, next_base: i64) -> Result<Option<i64>> {
         if self.is_empty() {
@@ -175,7 +175,7 @@ impl Segment {
         }
     }
 
-    /// Return whether offsets are missing between or inside its batches, as only compaction leaves them.
+    /// Returns whether offsets are missing between or inside its batches, as only compaction leaves them.
     fn has_gaps(&self) -> Result<bool> {
         let (mut next, mut found) = (self.base_offset(), false);
         let mut order = BatchOrder::new(self.base_offset());

@@ -1,4 +1,4 @@
-//! A range of offsets cut into pieces, for readers that work in parallel: at segments, and in large ones where an index tells.
+//! A range of offsets cut into pieces, for readers that work in parallel: at segments, and in large ones at entries of an index.
 
 use std::sync::Arc;
 

@@ -21,7 +21,7 @@ pub struct ProducerState {
 }
 
 impl ProducerState {
-    /// Read the open transactions from a snapshot of the producers.
+    /// Reads the open transactions from a snapshot of the producers.
     ///
     /// # Errors
     /// `Corrupt` if the snapshot is damaged; an I/O error.
@@ -41,14 +41,14 @@ impl ProducerState {
         self.open.values().min().copied()
     }
 
-    /// Return whether a snapshot has a producer with transactions, ended or open; true also for one that cannot be read.
+    /// Returns whether a snapshot has a producer with transactions, ended or open; true also for one that cannot be read.
     pub fn is_transactional(snapshot: &Location) -> bool {
         // The epoch of a coordinator comes with a marker, and stays.
         let has = |each: &ProducerEntry| each.coordinator_epoch >= 0 || each.current_txn_first_offset.is_some();
         producer_snapshot::read(snapshot).map_or(true, |producers| producers.iter().any(has))
     }
 
-    /// Add a data batch of a producer.
+    /// Adds a data batch of a producer.
     pub(crate) fn data(&mut self, header: &Header, first_offset: i64) {
         if header.is_transactional() && !self.open.contains_key(&header.producer_id) {
             self.open.insert(header.producer_id, first_offset);
@@ -56,7 +56,7 @@ impl ProducerState {
         }
     }
 
-    /// Add a marker, and return the index entry of the transaction that it aborted.
+    /// Adds a marker, and returns the index entry of the transaction that it aborted.
     pub(crate) fn marker(&mut self, producer_id: i64, offset: i64, is_abort: bool) -> Option<AbortedTransaction> {
         let first_offset = self.open.remove(&producer_id)?;
         self.by_offset.remove(&first_offset);

@@ -91,14 +91,14 @@ impl RecordBuilder {
         if all { Wants::All } else { Wants::Times }
     }
 
-    /// Begin the rows of a batch, or go on with them.
+    /// Begins the rows of a batch, or goes on with them.
     pub(crate) fn begin_run(&mut self, owner: &Arc<Owner>, header: &Header) {
         // A filter may have dropped all records of the batch before.
         self.runs.pop_if(|run| run.rows == 0);
         self.runs.push(Run { rows: 0, owner: Arc::clone(owner), header: *header });
     }
 
-    /// Return how many of these records fit: at least one if there are no rows.
+    /// Returns how many of these records fit: at least one if there are no rows.
     pub(crate) fn room_for(&self, spans: &[Span]) -> usize {
         let mut space_left = BATCH_BYTES.saturating_sub(self.bytes);
         if spans.iter().map(size).sum::<usize>() <= space_left {
@@ -113,7 +113,7 @@ impl RecordBuilder {
         if self.rows == 0 { count.max(1).min(spans.len()) } else { count }
     }
 
-    /// Add records of the current batch. False if the headers of one cannot be parsed.
+    /// Adds records of the current batch. False if the headers of one cannot be parsed.
     #[inline]
     pub(crate) fn append(&mut self, spans: &[Span], bytes: &[u8], header: &Header) -> bool {
         self.bytes += spans.iter().map(size).sum::<usize>();
@@ -147,7 +147,7 @@ impl RecordBuilder {
         self.headers.as_mut().is_none_or(|headers| headers.append(spans, bytes))
     }
 
-    /// Return the rows, and begin again without any.
+    /// Returns the rows, and begins again without any.
     pub(crate) fn take(&mut self) -> RecordBatch {
         let columns = std::mem::take(&mut self.columns);
         let arrays: Vec<ArrayRef> = columns.iter().map(|column| self.finish(*column)).collect();

@@ -1,6 +1,6 @@
 //! The columns of a record: their names, types and fixed order.
 //!
-//! The first eight are those of Spark's own Kafka source, in its order. The others must be asked for by name.
+//! The first eight are those of Spark's own Kafka source, in its order. The others must be requested by name.
 
 use std::sync::Arc;
 
@@ -36,9 +36,9 @@ pub enum Column {
     ProducerEpoch,
     /// Sequence number; -1: none.
     Sequence,
-    /// Whether it is part of a transaction.
+    /// True if it is part of a transaction.
     IsTransactional,
-    /// Whether it is a control record.
+    /// True if it is a control record.
     IsControl,
     /// Format of the batch.
     Magic,
@@ -46,7 +46,7 @@ pub enum Column {
     BatchPosition,
     /// Checksum of a message of magic 0 or 1.
     Crc,
-    /// Whether that checksum is right.
+    /// True if that checksum is right.
     IsValid,
 }
 
@@ -117,7 +117,7 @@ impl Column {
         }
     }
 
-    /// Return the columns of these names, in their order; without names, the columns of Spark's source.
+    /// Returns the columns of these names, in their order; without names, the columns of Spark's source.
     ///
     /// # Errors
     /// `InvalidArgument` for an unknown or a repeated name.
@@ -130,7 +130,7 @@ impl Column {
     }
 }
 
-/// Return the columns of these names, in their order.
+/// Returns the columns of these names, in their order.
 pub(crate) fn choose<C: Copy + PartialEq, S: AsRef<str>>(
     names: &[S],
     all: &[(&'static str, C)],
@@ -156,7 +156,7 @@ pub(crate) fn timestamp_type() -> DataType {
     DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()))
 }
 
-/// Return the schema of these columns; all are nullable.
+/// Returns the schema of these columns; all are nullable.
 pub fn schema(columns: &[Column]) -> SchemaRef {
     let fields: Vec<Field> = columns.iter().map(|c| Field::new(c.name(), c.data_type(), true)).collect();
     Arc::new(Schema::new(fields))

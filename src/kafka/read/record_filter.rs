@@ -48,7 +48,7 @@ impl KeyFilter {
         Self { header, values }
     }
 
-    /// Return whether a record carries one of the values; `None` if its headers cannot be parsed.
+    /// Returns whether a record carries one of the values; `None` if its headers cannot be parsed.
     fn matches(&self, span: &Span, bytes: &[u8]) -> Option<bool> {
         let Some(name) = &self.header else {
             return Some(field(span.key, bytes).is_some_and(|key| self.values.hold(key)));
@@ -61,7 +61,7 @@ impl KeyFilter {
     }
 }
 
-/// Return whether a header has this name, as its column shows it.
+/// Returns whether a header has this name, as its column shows it.
 fn is_name(key: Place, bytes: &[u8], name: &str) -> bool {
     // The column shows malformed bytes as replacement characters.
     field(key, bytes)
@@ -97,7 +97,7 @@ impl RecordFilter {
         self.keys.is_some()
     }
 
-    /// Return the ranges to read: those given, or the parts of them that contain the wanted offsets.
+    /// Returns the ranges to read: those given, or the parts of them that contain the wanted offsets.
     pub(crate) fn narrow(&self, parts: Vec<SegmentRange>) -> Vec<SegmentRange> {
         let Some(offsets) = &self.offsets else { return parts };
         let mut pieces = Vec::new();
@@ -117,7 +117,7 @@ impl RecordFilter {
         pieces
     }
 
-    /// Drop the records that are not wanted. False if the headers of one cannot be parsed.
+    /// Drops the records that are not wanted. False if the headers of one cannot be parsed.
     pub(crate) fn retain(&self, part: &SegmentRange, spans: &mut Vec<Span>, bytes: &[u8]) -> bool {
         let (begin, end, times) = (part.begin_offset, part.end_offset, self.times);
         if (begin, end) != (i64::MIN, i64::MAX) || !times.is_all() {

@@ -37,7 +37,7 @@ pub struct RecordScan {
     pub control: bool,
     /// Compare checksums.
     pub check_crc: bool,
-    /// What to do at damage.
+    /// The reaction to damage.
     pub on_error: OnError,
 }
 
@@ -55,7 +55,7 @@ struct Current {
     order: BatchOrder,
     /// Position of the batch before, if it begins at or above the end offset.
     beyond: Option<u64>,
-    /// What was wrong with the last bytes that could not be decoded.
+    /// The fault of the last bytes that could not be decoded.
     undecodable: Option<Flaw>,
     /// The offset after the last batch that was read or skipped.
     next: i64,
@@ -151,7 +151,7 @@ impl Current {
 #[derive(Debug)]
 struct RecordRows {
     ranges: std::iter::Peekable<std::vec::IntoIter<SegmentRange>>,
-    /// What is missing from the log, each with the number of the range after it; in their order.
+    /// The missing parts of the log, each with the number of the range after it; in their order.
     missing: std::iter::Peekable<std::vec::IntoIter<(usize, Finding)>>,
     begun: usize,
     scan: RecordScan,
@@ -166,7 +166,7 @@ struct RecordRows {
     spans: Vec<Span>,
     /// All records of the current batch are in `spans` or in the columns.
     decoded: bool,
-    /// What is wrong after the records in `spans`.
+    /// The fault after the records in `spans`.
     flaw: Option<Flaw>,
     builder: RecordBuilder,
     findings: Vec<Finding>,
@@ -175,7 +175,7 @@ struct RecordRows {
 }
 
 impl SegmentReader {
-    /// Read the records of these ranges, in their order.
+    /// Reads the records of these ranges, in their order.
     ///
     /// # Errors
     /// `InvalidArgument` if `batch_size` is 0.
@@ -183,7 +183,7 @@ impl SegmentReader {
         Self::records_of_log(ranges, Vec::new(), scan)
     }
 
-    /// Read the records of these ranges. What is missing from the log is damage, each before the range of its number.
+    /// Reads the records of these ranges. What is missing from the log is damage, each before the range of its number.
     ///
     /// # Errors
     /// `InvalidArgument` if `batch_size` is 0.
@@ -288,7 +288,7 @@ impl RecordRows {
         Ok(Step::Continue)
     }
 
-    /// Report bytes that cannot be decoded, and go on after them where the offset index leads to a batch.
+    /// Reports bytes that cannot be decoded, and goes on after them where the offset index leads to a batch.
     fn pass_over(&mut self, mut current: Current, flaw: &Flaw) -> Result<()> {
         let segment = Arc::clone(&current.range.segment);
         current.note_damage(self.walk.at);
@@ -340,7 +340,7 @@ impl RecordRows {
         self.report(finding)
     }
 
-    /// Raise a finding or note it, as the scan asks.
+    /// Raises a finding or notes it, by the options of the scan.
     fn report(&mut self, finding: Finding) -> Result<()> {
         match self.scan.on_error {
             OnError::Raise => Err(finding.into()),
@@ -352,7 +352,7 @@ impl RecordRows {
         }
     }
 
-    /// Report a last batch of the segment that begins at or above the next segment, so that it was not read.
+    /// Reports a last batch of the segment that begins at or above the next segment, so that it was not read.
     fn check_last_batch(&mut self, mut current: Current, next_base: Option<i64>) -> Result<()> {
         let misplaced = current.beyond.zip(next_base);
         if let Some((position, _)) = misplaced {
@@ -366,7 +366,7 @@ impl RecordRows {
         self.report(Finding::new(current.range.segment.path(), position, flaw))
     }
 
-    /// Return the base offset of the next segment of the same partition, if that is read as well.
+    /// Returns the base offset of the next segment of the same partition, if that is read as well.
     fn next_base(&mut self, range: &SegmentRange) -> Option<i64> {
         let next = self.ranges.peek()?;
         let base = next.segment.base_offset();
@@ -375,7 +375,7 @@ impl RecordRows {
         follows.then_some(base)
     }
 
-    /// Report what is wrong with a batch, and leave it, or the whole segment if the scan asks for that.
+    /// Reports the fault of a batch, and leaves it, or the whole segment if the options of the scan require it.
     fn refuse(&mut self, header: &Header, flaw: Flaw) -> Result<()> {
         let Some(current) = &mut self.current else { return Ok(()) };
         current.note_damage(header.position);
@@ -394,7 +394,7 @@ impl RecordRows {
         Ok(())
     }
 
-    /// Open a batch if it may have wanted records.
+    /// Opens a batch if it may have wanted records.
     fn enter_batch(&mut self, header: &Header) -> Result<()> {
         let Some(current) = &mut self.current else { return Ok(()) };
         let segment = Arc::clone(&current.range.segment);
@@ -456,7 +456,7 @@ impl RecordRows {
         }
     }
 
-    /// Return whether a batch begins at or above the end offset. The range ends at the second such batch in a row: the base
+    /// Returns whether a batch begins at or above the end offset. The range ends at the second such batch in a row: the base
     /// offset of the first may be damaged, and then the batch after it is out of order.
     fn is_beyond(&mut self, header: &Header) -> bool {
         let Some(current) = &mut self.current else { return true };

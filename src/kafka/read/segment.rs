@@ -32,7 +32,7 @@ struct OpenFiles {
     time_index: Option<Arc<CheckedIndex<TimeIndex>>>,
 }
 
-/// How to open a segment.
+/// Options to open a segment.
 #[derive(Clone, Copy, Debug)]
 pub struct SegmentOptions {
     /// Which entries of the indexes are used.
@@ -64,7 +64,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Open a `.log` file. The indexes next to it are read when they are needed, and may be missing.
+    /// Opens a `.log` file. The indexes next to it are read when they are needed, and may be missing.
     ///
     /// # Errors
     /// An I/O error; `InvalidArgument` for a name without a base offset.
@@ -123,7 +123,7 @@ impl Segment {
         self.options
     }
 
-    /// Open the log again, for a reader of its own.
+    /// Opens the log again, for a reader of its own.
     pub(crate) fn open_source(&self) -> Result<FileSource> {
         let file = if self.path.is_remote() { None } else { Some(open_file(&self.path, false)?) };
         let now = match &file {
@@ -148,7 +148,7 @@ impl Segment {
         )
     }
 
-    /// Return what is at the path instead of this log; `None` for the log itself, which may have grown.
+    /// Returns what is at the path instead of this log; `None` for the log itself, which may have grown.
     fn changed_to(&self, now: &Status) -> Option<String> {
         if now.len < self.opened.len {
             return Some(format!("{} bytes", now.len));
@@ -197,7 +197,7 @@ impl Segment {
         Ok(CheckedIndex::new(index))
     }
 
-    /// How the indexes next to the log are opened.
+    /// Options to open the indexes next to the log.
     pub(crate) fn index_options(&self) -> IndexOptions {
         IndexOptions {
             check: self.options.check,
@@ -219,7 +219,7 @@ impl Segment {
     }
 }
 
-/// Replace the error about a missing file by `None`; a pipe or a device at its path is no file.
+/// Replaces the error about a missing file by `None`; a pipe or a device at its path is no file.
 pub(crate) fn if_exists<T>(opened: Result<T>) -> Result<Option<T>> {
     match opened {
         Ok(opened) => Ok(Some(opened)),

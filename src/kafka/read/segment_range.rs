@@ -40,7 +40,7 @@ impl From<Vec<AbortedRange>> for AbortedRanges {
 }
 
 impl AbortedRanges {
-    /// Return whether a range of a producer's offsets overlaps one of its transactions.
+    /// Returns whether a range of a producer's offsets overlaps one of its transactions.
     fn overlap(&self, producer_id: i64, first_offset: i64, last_offset: i64) -> bool {
         let up_to = (producer_id, last_offset);
         let end = self.sorted.partition_point(|range| (range.producer_id, range.first_offset) <= up_to);
@@ -86,7 +86,7 @@ impl SegmentRange {
         }
     }
 
-    /// Return the position to begin at, as late as the indexes allow.
+    /// Returns the position to begin at, as late as the indexes allow.
     pub(crate) fn begin(&self, times: TimeRange) -> Result<u64> {
         if let Some(position) = self.begin_position {
             return Ok(position);

@@ -1,4 +1,4 @@
-//! What the readers of records and of batches have in common: rows are collected until a record batch is full, and an error
+//! The common part of the readers of records and of batches: rows are collected until a record batch is full, and an error
 //! is returned after the rows before it.
 
 use std::fmt;
@@ -9,7 +9,7 @@ use arrow_schema::{ArrowError, SchemaRef};
 use crate::error::{Error, Result};
 use crate::report::Finding;
 
-/// What a reader does at damage.
+/// The reaction of a reader to damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnError {
     /// End with an error.
@@ -35,7 +35,7 @@ pub struct UnreadOffsets {
     pub bytes: u64,
 }
 
-/// What a step of a walk did.
+/// The result of a step of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Rows may have been added; there may be more.
@@ -57,7 +57,7 @@ pub(crate) trait SegmentRows: fmt::Debug + Send {
     /// Number of rows collected.
     fn rows(&self) -> usize;
 
-    /// Return the rows collected, and begin again without any.
+    /// Returns the rows collected, and begins again without any.
     fn take(&mut self) -> RecordBatch;
 
     /// The schema of the rows.
@@ -97,7 +97,7 @@ impl SegmentReader {
         Ok(Self { rows, batch_size, pending: None, ended: false })
     }
 
-    /// Return the next batch; `None` at the end, and after an error.
+    /// Returns the next batch; `None` at the end, and after an error.
     ///
     /// # Errors
     /// `Corrupt` for damage, with `OnError::Raise`; an I/O error.

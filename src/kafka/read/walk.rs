@@ -45,14 +45,14 @@ pub(crate) enum Tail {
     Undecodable(Flaw),
 }
 
-/// Return what is wrong with bytes that cannot be decoded; other errors remain.
+/// Returns what is wrong with bytes that cannot be decoded; other errors remain.
 pub(crate) fn undecodable(error: io::Error) -> io::Result<Flaw> {
     let Undecodable { path, offset, expected, found } = error.downcast()?;
     Ok(Flaw::new(Kind::RemoteChunk, format_args!("{expected} at byte {offset} of {}", path.display()), found))
 }
 
 impl Tail {
-    /// What is wrong with the end; `None` for a clean end.
+    /// The fault at the end; `None` for a clean end.
     pub(crate) fn flaw(&self) -> Option<Flaw> {
         match self {
             Self::End => None,
@@ -90,7 +90,7 @@ impl Tail {
     }
 }
 
-/// Whether a walk reads whole batches or only headers.
+/// True if a walk reads whole batches or only headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reads {
     Headers,
@@ -113,13 +113,13 @@ impl Walk {
         Self { window: Window::default(), reads, at: begin, end, last_size: 0 }
     }
 
-    /// Begin another walk, in another file or in the same one.
+    /// Begins another walk, in another file or in the same one.
     pub(crate) fn restart(&mut self, begin: u64, end: u64) {
         self.window.clear();
         (self.at, self.end) = (begin, end);
     }
 
-    /// Return the next batch, or the end of the walk.
+    /// Returns the next batch, or the end of the walk.
     pub(crate) fn next<S: ReadAt + ?Sized>(&mut self, source: &S) -> io::Result<Result<Header, Tail>> {
         self.read_next(source).or_else(|error| undecodable(error).map(|flaw| Err(Tail::Undecodable(flaw))))
     }
@@ -160,7 +160,7 @@ impl Walk {
         Ok(if self.zeros_to_the_end(source)? { Tail::Zeros { left } } else { Tail::Torn { claimed: 0, left } })
     }
 
-    /// Return whether the rest of the file is zeros. Reads backwards, because other bytes are more likely at the end.
+    /// Returns whether the rest of the file is zeros. Reads backwards, because other bytes are more likely at the end.
     fn zeros_to_the_end<S: ReadAt + ?Sized>(&self, source: &S) -> io::Result<bool> {
         let mut piece = vec![0; HEADER_READ_AHEAD];
         let mut end = self.end;
@@ -176,13 +176,13 @@ impl Walk {
         Ok(true)
     }
 
-    /// Return all bytes of the batch that [`Self::next`] returned last. The caller must have checked its size.
+    /// Returns all bytes of the batch that [`Self::next`] returned last. The caller must have checked its size.
     pub(crate) fn batch<S: ReadAt + ?Sized>(&mut self, source: &S, header: &Header) -> io::Result<&[u8]> {
         let ahead = if self.reads == Reads::Whole { BATCH_READ_AHEAD } else { 0 };
         self.window.get(source, header.position, header.size as usize, self.end, ahead)
     }
 
-    /// Check the checksum of the batch that [`Self::next`] returned last, with at most a window of memory.
+    /// Checks the checksum of the batch that [`Self::next`] returned last, with at most a window of memory.
     pub(crate) fn check_crc<S: ReadAt + ?Sized>(
         &mut self,
         source: &S,

@@ -13,7 +13,7 @@ use crate::io::store_lock::fcntl_lock_holder;
 const LOCK: &str = ".lock";
 
 impl Recovered {
-    /// Write the rebuilt indexes of the segment with this base offset, and return the number of files.
+    /// Writes the rebuilt indexes of the segment with this base offset, and returns the number of files.
     ///
     /// With `overwrite` files that exist are replaced, and an index of aborted transactions is removed where none belongs.
     ///

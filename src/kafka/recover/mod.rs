@@ -39,7 +39,7 @@ pub struct Recovered {
     pub max_timestamp: TimeEntry,
     /// Offset after the last batch.
     pub next_offset: i64,
-    /// Why the valid part ends before the end of the log.
+    /// The reason for an end of the valid part before the end of the log.
     pub findings: Vec<Finding>,
 }
 
@@ -140,7 +140,7 @@ struct Markers<'a> {
 }
 
 impl Markers<'_> {
-    /// Add a batch to the transactions. Source: `LogSegment#updateProducerState`.
+    /// Adds a batch to the transactions. Source: `LogSegment#updateProducerState`.
     fn batch(&mut self, segment: &Segment, walk: &mut Walk, header: &Header) -> Result<()> {
         if header.is_legacy() || header.producer_id < 0 {
             return Ok(());
@@ -179,7 +179,7 @@ impl Markers<'_> {
 }
 
 impl Segment {
-    /// Find the first batch that is not valid, and rebuild the indexes of the batches before it.
+    /// Finds the first batch that is not valid, and rebuilds the indexes of the batches before it.
     ///
     /// # Errors
     /// `Corrupt` where the broker's own recovery fails: offsets that decrease or do not fit in an index; `IndexFull`; an

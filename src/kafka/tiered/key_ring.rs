@@ -19,7 +19,7 @@ use super::manifest::{Encryption, Fault};
 use crate::error::{Error, Result};
 use crate::io::storage::read_file;
 
-/// What a text that is a key, and not the path of one, contains.
+/// A part of each text that is a key, and not the path of one.
 const PEM: &str = "-----BEGIN";
 
 /// The private keys of key pairs, by their names.
@@ -35,7 +35,7 @@ impl fmt::Debug for KeyRing {
     }
 }
 
-/// Return the text of a key: the text itself, or that of the file at this path.
+/// Returns the text of a key: the text itself, or that of the file at this path.
 ///
 /// # Errors
 /// An I/O error.
@@ -47,10 +47,10 @@ pub(super) fn pem_text(key: &str) -> Result<String> {
 }
 
 impl KeyRing {
-    /// Parse private keys in PEM, each with the name of its key pair.
+    /// Parses private keys in PEM, each with the name of its key pair.
     ///
     /// # Errors
-    /// `InvalidArgument` for a text that is no private RSA key.
+    /// `InvalidArgument` for a text that is not a private RSA key.
     pub fn parse<'a>(keys: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self> {
         let parse = |(name, pem): (&str, &str)| {
             let key = RsaPrivateKey::from_pkcs8_pem(pem).or_else(|_| RsaPrivateKey::from_pkcs1_pem(pem));

@@ -1,7 +1,7 @@
 //! The leader epochs of a log, and which segments in remote storage belong to it.
 //!
 //! A leader that was elected with an incomplete log goes on where its log ends. What an earlier leader wrote after that place is
-//! no part of the log, but may have been moved to remote storage. The epochs tell: a leader of an epoch is the only one, so all
+//! no part of the log, but may have been moved to remote storage. The epochs show it: a leader of an epoch is the only one, so all
 //! replicas agree on what is before a record of that epoch. Source: `RemoteLogManager#isRemoteSegmentWithinLeaderEpochs`.
 
 use super::manifest::Range;
@@ -11,29 +11,29 @@ use super::manifest::Range;
 pub(super) struct Lineage(Vec<(i64, i64)>);
 
 impl Lineage {
-    /// Take the lines of a checkpoint of leader epochs.
+    /// Takes the lines of a checkpoint of leader epochs.
     pub(super) fn new(mut epochs: Vec<(i64, i64)>) -> Self {
         epochs.sort_unstable();
         Self(epochs)
     }
 
-    /// Return the last epoch.
+    /// Returns the last epoch.
     pub(super) fn last_epoch(&self) -> Option<i64> {
         self.0.last().map(|(epoch, _)| *epoch)
     }
 
-    /// Return the first offset of the first epoch: where the log begins.
+    /// Returns the first offset of the first epoch: where the log begins.
     pub(super) fn begin(&self) -> Option<i64> {
         self.0.first().map(|(_, begin)| *begin)
     }
 
-    /// Return the epochs from an offset on, the first one with this offset.
+    /// Returns the epochs from an offset on, the first one with this offset.
     pub(super) fn epochs_from(&self, offset: i64) -> Vec<(i64, i64)> {
         let first = self.0.partition_point(|(_, begin)| *begin <= offset).saturating_sub(1);
         self.0.iter().skip(first).map(|(epoch, begin)| (*epoch, offset.max(*begin))).collect()
     }
 
-    /// Return the offset after the last one that a segment has of this log; `None` if it has none. A segment that does not say its
+    /// Returns the offset after the last one that a segment has of this log; `None` if it has none. A segment that does not state its
     /// epochs or its end is taken as a whole.
     pub(super) fn extent(&self, range: &Range) -> Option<i64> {
         let mut extent = range.end_offset.map_or(i64::MAX, |end| end.saturating_add(1));

@@ -21,7 +21,7 @@ pub(super) struct IndexPart {
     pub size: u64,
 }
 
-/// How a segment is encrypted.
+/// The encryption of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Encryption {
     /// Which key pair encrypted the data key.
@@ -55,7 +55,7 @@ pub(super) struct Manifest {
     pub range: Range,
 }
 
-/// What was expected, and what was found.
+/// The expected and the found value.
 pub(super) type Fault = (String, String);
 
 fn fault(expected: impl Into<String>, found: impl Into<String>) -> Fault {
@@ -63,7 +63,7 @@ fn fault(expected: impl Into<String>, found: impl Into<String>) -> Fault {
 }
 
 impl Manifest {
-    /// Parse a manifest.
+    /// Parses a manifest.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, Fault> {
         let root: Value = serde_json::from_slice(bytes).map_err(|e| fault("a manifest in JSON", e.to_string()))?;
         let version = field(&root, "version")?;
@@ -94,7 +94,7 @@ impl Manifest {
         })
     }
 
-    /// Return whether the object with the log is the log, byte for byte.
+    /// Returns whether the object with the log is the log, byte for byte.
     pub(super) fn is_plain(&self) -> bool {
         !self.is_compressed && self.encryption.is_none()
     }
@@ -175,7 +175,7 @@ fn chunks(index: &Value) -> Result<Chunks, Fault> {
     Ok(Chunks { len, chunk_len, stored })
 }
 
-/// Decode the stored sizes of all chunks: Base64 of Zstandard of a count, the smallest size, a width, what each size but the last has
+/// Decodes the stored sizes of all chunks: Base64 of Zstandard of a count, the smallest size, a width, what each size but the last has
 /// above the smallest, and the last size.
 fn chunk_sizes(text: &str) -> Result<Vec<u32>, Fault> {
     let expected = || fault("transformedChunks: sizes of chunks in Base64 and Zstandard", "another text");
@@ -206,7 +206,7 @@ fn sizes_of(bytes: &[u8]) -> Option<Vec<u32>> {
     Some(sizes)
 }
 
-/// Take a number of this many bytes, big-endian.
+/// Takes a number of this many bytes, big-endian.
 fn take(bytes: &[u8], width: usize) -> Option<(u32, &[u8])> {
     let (number, rest) = bytes.split_at_checked(width)?;
     Some((number.iter().fold(0, |number, byte| number << 8 | u32::from(*byte)), rest))

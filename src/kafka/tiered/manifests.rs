@@ -35,14 +35,14 @@ impl Manifests {
         is_same(status, &object.status).then(|| Arc::clone(manifest))
     }
 
-    /// Take note that these will be read.
+    /// Takes note that these will be read.
     pub(super) fn expect<'a>(&self, objects: impl Iterator<Item = &'a Object>) {
         let unknown: Vec<Location> =
             objects.filter(|object| self.known(object).is_none()).map(|object| object.path.clone()).collect();
         remote::expect_heads(&unknown);
     }
 
-    /// Read a manifest.
+    /// Reads a manifest.
     pub(super) fn read(&self, object: &Object) -> Result<Parsed> {
         if let Some(known) = self.known(object) {
             return Ok(known);
@@ -58,7 +58,7 @@ impl Manifests {
     }
 }
 
-/// Return whether two files are the same one, as far as their status tells.
+/// Returns whether two files are the same one, by their status.
 fn is_same(one: &Status, other: &Status) -> bool {
     (one.len, &one.identity, one.modified) == (other.len, &other.identity, other.modified)
 }

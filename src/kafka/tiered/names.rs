@@ -7,7 +7,7 @@ use crate::io::location::Identity;
 use crate::io::storage::Status;
 use crate::kafka::format::names::base_offset;
 
-/// How a plugin stores segments.
+/// The layout of the segments of a plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
     /// `LocalTieredStorage` of Kafka's tests: `<topic>-<partition>-<topicId>/<offset>-<segmentId>.<file>`.
@@ -19,14 +19,14 @@ pub(super) enum Layout {
 /// Letters of a UUID as Kafka writes it: Base64 for URLs.
 const UUID_LETTERS: usize = 22;
 
-/// Split `<name>-<uuid>`.
+/// Splits `<name>-<uuid>`.
 pub(super) fn split_uuid(text: &str) -> Option<(&str, &str)> {
     let (name, uuid) = text.split_at_checked(text.len().checked_sub(UUID_LETTERS)?)?;
     let name = name.strip_suffix('-').filter(|name| !name.is_empty())?;
     uuid.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')).then_some((name, uuid))
 }
 
-/// Return the number of a partition by its directory.
+/// Returns the number of a partition by its directory.
 pub(super) fn partition_number(text: &str) -> Option<u32> {
     text.parse().ok().filter(|number: &u32| number.to_string() == text && i32::try_from(*number).is_ok())
 }
@@ -49,14 +49,14 @@ impl Object {
 /// The name of an object of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ObjectName<'a> {
-    /// What all objects of the segment begin with.
+    /// The common prefix of all objects of the segment.
     pub stem: &'a str,
     pub base_offset: i64,
-    /// What follows the first dot.
+    /// The text after the first dot.
     pub suffix: &'a str,
 }
 
-/// Split the name of an object: `<offset>-<uuid>.<suffix>`.
+/// Splits the name of an object: `<offset>-<uuid>.<suffix>`.
 pub(super) fn object_name(name: &str) -> Option<ObjectName<'_>> {
     let (stem, suffix) = name.split_once('.')?;
     let (offset, _) = split_uuid(stem)?;

@@ -27,11 +27,11 @@ const INDEXES: &str = "indexes";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Lost {
     pub base_offset: i64,
-    /// What is found instead, in words.
+    /// The file found instead, in words.
     pub found: String,
 }
 
-/// Where a partition is.
+/// The place of a partition.
 #[derive(Debug)]
 pub(super) struct Sides<'a> {
     pub topic: &'a str,
@@ -56,19 +56,19 @@ pub(super) struct Partition {
 /// The objects of a segment by the ends of their names.
 type Objects = BTreeMap<String, Object>;
 
-/// What is on the broker's disk.
+/// The part on the broker's disk.
 #[derive(Default)]
 struct LocalLog {
     entries: Vec<Entry>,
     /// Each segment's log.
     logs: BTreeMap<i64, usize>,
     lineage: Lineage,
-    /// Where the log begins, if the broker wrote it down.
+    /// The start of the log, if the broker recorded it.
     begin: Option<i64>,
 }
 
 impl Partition {
-    /// Join the files of both sides.
+    /// Joins the files of both sides.
     ///
     /// # Errors
     /// `InvalidArgument` if a key is missing; an I/O error.
@@ -154,7 +154,7 @@ impl LocalLog {
         Ok(Self { entries, logs, lineage, begin })
     }
 
-    /// Return the leader epochs of the log: the broker's, unless remote storage has newer ones, as next to an older copy of the disk.
+    /// Returns the leader epochs of the log: the broker's, unless remote storage has newer ones, as next to an older copy of the disk.
     fn lineage_with(&self, segments: &[RemoteSegment], keys: &KeyRing) -> Lineage {
         let last = |segment: &RemoteSegment| segment.range.epochs.last().map(|(epoch, _)| *epoch);
         let newest = segments.iter().max_by_key(|segment| (last(segment), segment.base_offset));
@@ -169,7 +169,7 @@ impl LocalLog {
         Ok(entry.status()?.map(|status| status.len))
     }
 
-    /// Forget the files of a segment.
+    /// Forgets the files of a segment.
     fn remove(&mut self, base: i64) {
         self.entries.retain(|entry| {
             let name = entry.name.to_string_lossy();
@@ -187,7 +187,7 @@ impl LocalLog {
         }
     }
 
-    /// Return the offset after the last batch, or after the last one before damage, which its reader reports.
+    /// Returns the offset after the last batch, or after the last one before damage, which its reader reports.
     fn end(&self) -> Result<Option<i64>> {
         let last = self.logs.values().next_back().and_then(|number| self.entries.get(*number));
         last.map(|log| Segment::open(&log.path, SegmentOptions::default())?.readable_end()).transpose()
@@ -217,7 +217,7 @@ fn next_offset(log: &Entry) -> Result<i64> {
     Segment::open(&log.path, SegmentOptions::default())?.next_offset()
 }
 
-/// Return all leader epochs of the log up to the end of a segment; `None` if they cannot be read.
+/// Returns all leader epochs of the log up to the end of a segment; `None` if they cannot be read.
 fn history(segment: &RemoteSegment, keys: &KeyRing) -> Option<Lineage> {
     let path = segment.log()?.path.clone();
     let content = segment.content(Part::LeaderEpochs, keys).ok()??;
@@ -225,7 +225,7 @@ fn history(segment: &RemoteSegment, keys: &KeyRing) -> Option<Lineage> {
     Some(Lineage::new(lines.into_iter().map(|(_, epoch, begin)| (epoch, begin)).collect()))
 }
 
-/// Read what is in remote storage: the segments, and those of which a part is missing or damaged.
+/// Reads what is in remote storage: the segments, and those of which a part is missing or damaged.
 fn remote_segments(sides: &Sides, manifests: &Manifests) -> Result<(Vec<RemoteSegment>, Vec<Lost>)> {
     let (mut segments, mut lost) = (Vec::new(), Vec::new());
     for directory in &sides.remote {
@@ -354,20 +354,20 @@ fn choose(
     Ok((chosen, local_end))
 }
 
-/// Return the topic's id that a partition's directory has.
+/// Returns the topic's id that a partition's directory has.
 pub(super) fn topic_id(directory: &Location) -> Option<String> {
     let text = read_file(&directory.join("partition.metadata"), None).ok()?;
     let text = String::from_utf8_lossy(&text).into_owned();
     text.lines().find_map(|line| line.strip_prefix("topic_id:")).map(|id| id.trim().to_owned())
 }
 
-/// Return when the newest object of a directory was written.
+/// Returns when the newest object of a directory was written.
 pub(super) fn newest(directory: &Location) -> Option<std::time::SystemTime> {
     let entries = storage::list(directory).ok()?;
     entries.iter().filter_map(|entry| entry.status().ok()??.modified).max()
 }
 
-/// Return the error of a path with nothing there.
+/// Returns the error of a path with nothing there.
 pub(super) fn nothing_at(path: &Path) -> Error {
     Error::io(path, std::io::ErrorKind::NotFound.into())
 }

@@ -39,7 +39,7 @@ impl Part {
     ];
 }
 
-/// How the files of a segment are stored.
+/// The storage of the files of a segment.
 #[derive(Debug)]
 pub(super) enum Files {
     /// An object each.
@@ -66,7 +66,7 @@ pub(super) struct RemoteSegment {
 }
 
 impl RemoteSegment {
-    /// Return the object that has the log.
+    /// Returns the object that has the log.
     pub(super) fn log(&self) -> Option<&Object> {
         match &self.files {
             Files::Separate(objects) => objects.get(&Part::Log),
@@ -81,12 +81,12 @@ impl RemoteSegment {
         format!("{name}, whose leader epochs ({}) are not those of the log", epochs.collect::<Vec<_>>().join(", "))
     }
 
-    /// Return the length of the log.
+    /// Returns the length of the log.
     pub(super) fn log_len(&self) -> u64 {
         self.len(Part::Log).unwrap_or(0)
     }
 
-    /// Return the length of a file; `None` if the segment has no such file.
+    /// Returns the length of a file; `None` if the segment has no such file.
     pub(super) fn len(&self, part: Part) -> Option<u64> {
         match &self.files {
             Files::Separate(objects) => objects.get(&part).map(|object| object.status.len),
@@ -94,7 +94,7 @@ impl RemoteSegment {
         }
     }
 
-    /// Find the bytes of a file.
+    /// Finds the bytes of a file.
     ///
     /// # Errors
     /// `InvalidArgument` if it is encrypted and its key is not there.
@@ -105,7 +105,7 @@ impl RemoteSegment {
         }
     }
 
-    /// Return the last offset: as the manifest says it, or by the log.
+    /// Returns the last offset: by the manifest, or by the log.
     ///
     /// # Errors
     /// As [`FileSource::open`].
@@ -198,7 +198,7 @@ impl Packed {
     }
 }
 
-/// Read a small file whole.
+/// Reads a small file whole.
 ///
 /// # Errors
 /// `Corrupt` for bytes that cannot be decoded; an I/O error.

@@ -34,10 +34,10 @@ pub struct Sources {
     pub keys: Vec<(String, String)>,
 }
 
-/// Make the log directory of these two sides. The keys may be paths of files as well.
+/// Makes the log directory of these two sides. The keys may be paths of files as well.
 ///
 /// # Errors
-/// `InvalidArgument` for a directory that no known plugin wrote, and for a key that is none; an I/O error.
+/// `InvalidArgument` for a directory that no known plugin wrote, and for an invalid key; an I/O error.
 pub fn join(mut sources: Sources) -> Result<Location> {
     for (_, key) in &mut sources.keys {
         *key = pem_text(key)?;
@@ -53,7 +53,7 @@ pub fn sources(path: &Location) -> Option<(&Sources, &Path)> {
     Some((&joined.sources, path.strip_prefix(&joined.root).ok()?))
 }
 
-/// Return whether a directory holds segments as a plugin stores them.
+/// Returns whether a directory holds segments as a plugin stores them.
 ///
 /// # Errors
 /// An I/O error.
@@ -61,7 +61,7 @@ pub fn holds_segments(directory: &Location) -> Result<bool> {
     Ok(layout(directory)?.1.is_some())
 }
 
-/// Find the directory with the segments, and how they are stored; `None` if none is there.
+/// Finds the directory with the segments, and how they are stored; `None` if none is there.
 fn layout(directory: &Location) -> Result<(Location, Option<Layout>)> {
     for entry in storage::list(directory)? {
         let name = entry.name.to_string_lossy();
@@ -139,7 +139,7 @@ impl TieredDirectory {
         below.ok_or_else(|| nothing_at(path))
     }
 
-    /// Return the names of the partitions in remote storage.
+    /// Returns the names of the partitions in remote storage.
     fn remote_partitions(&self) -> Result<Vec<String>> {
         let directories: Vec<(String, Location)> = storage::list(&self.remote)?
             .into_iter()
@@ -160,7 +160,7 @@ impl TieredDirectory {
         Ok(names)
     }
 
-    /// Find a partition by the name of its directory.
+    /// Finds a partition by the name of its directory.
     fn sides<'a>(&self, name: &'a str) -> Result<Option<Sides<'a>>> {
         let Some((topic, number)) = topic_partition(Path::new(name)).and_then(|(topic, _)| {
             let number = partition_number(name.get(topic.len() + 1..)?)?;
@@ -197,7 +197,7 @@ impl TieredDirectory {
         Ok(Some(Sides { topic, number, local, remote, layout: self.layout }))
     }
 
-    /// List a partition; `None` if there is none of this name.
+    /// Lists a partition; `None` if there is none of this name.
     fn read_partition(&self, name: &str) -> Result<Option<Arc<Partition>>> {
         let Some(sides) = self.sides(name)? else { return Ok(None) };
         let partition = Arc::new(Partition::join(&sides, &self.keys, &self.manifests)?);
@@ -217,7 +217,7 @@ impl TieredDirectory {
         }
     }
 
-    /// Find a file of a partition in remote storage.
+    /// Finds a file of a partition in remote storage.
     fn remote_file(&self, path: &str) -> Result<Option<(Arc<RemoteSegment>, Part)>> {
         let Some((partition, name)) = path.split_once('/') else { return Ok(None) };
         Ok(self.known_partition(partition)?.and_then(|partition| partition.remote.get(name).cloned()))

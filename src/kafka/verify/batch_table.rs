@@ -7,7 +7,7 @@ use crate::kafka::index::time_index::TimeEntry;
 use crate::kafka::read::segment::Segment;
 use crate::kafka::read::walk::{Reads, Walk};
 
-/// What was expected of an entry, and what was found.
+/// The expected and the found value of an entry.
 pub(super) type Contradiction = (String, String);
 
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +25,7 @@ struct Batch {
 pub struct BatchTable(Vec<Batch>);
 
 impl BatchTable {
-    /// Read the headers up to the first place where the log cannot be walked.
+    /// Reads the headers up to the first place where the log cannot be walked.
     pub(crate) fn read(log: &Segment) -> Result<Self> {
         let source = log.open_source()?;
         let mut walk = Walk::new(Reads::Headers, 0, log.len());
@@ -50,7 +50,7 @@ impl BatchTable {
         self.0.len()
     }
 
-    /// Check the broker's contract of an offset entry. Source: `OffsetIndex#append`.
+    /// Checks the broker's contract of an offset entry. Source: `OffsetIndex#append`.
     pub(crate) fn contradicts_offset(&self, entry: OffsetEntry) -> Option<Contradiction> {
         let position = u64::try_from(entry.position).unwrap_or(u64::MAX);
         let Ok(at) = self.0.binary_search_by_key(&position, |batch| batch.position) else {
@@ -64,7 +64,7 @@ impl BatchTable {
         (!agrees).then(|| (format!("the last offset of a batch, at least {last}"), format!("offset {}", entry.offset)))
     }
 
-    /// Check that the entry's timestamp is the largest of all batches up to its offset.
+    /// Checks that the entry's timestamp is the largest of all batches up to its offset.
     pub(crate) fn contradicts_time(&self, entry: TimeEntry) -> Option<Contradiction> {
         let at = self.0.partition_point(|batch| batch.last_offset < entry.offset);
         let Some(batch) = self.0.get(at).filter(|batch| batch.base_offset <= entry.offset) else {

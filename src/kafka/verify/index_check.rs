@@ -19,13 +19,13 @@ pub trait VerifiableIndex: SparseIndex {
     /// True if an entry may follow `last`; `None`: if it may be the first.
     fn may_follow(&self, entry: Self::Entry, last: Option<Self::Entry>) -> bool;
 
-    /// What an entry after `last` must be, in words.
+    /// The expected entry after `last`, in words.
     fn expected_after(last: Self::Entry) -> String;
 
     /// An entry, in words.
     fn describe(entry: Self::Entry) -> String;
 
-    /// Return how the log contradicts an entry.
+    /// Returns how the log contradicts an entry.
     fn contradiction(batches: &BatchTable, entry: Self::Entry) -> Option<Contradiction>;
 }
 
@@ -79,7 +79,7 @@ impl VerifiableIndex for TimeIndex {
     }
 }
 
-/// Check every entry of an index, and compare it with the log if that is given. The index must be open with
+/// Checks every entry of an index, and compares it with the log if that is given. The index must be open with
 /// [`Check::Trust`](crate::kafka::index::index_file::Check::Trust).
 ///
 /// # Errors

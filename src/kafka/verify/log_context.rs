@@ -15,7 +15,7 @@ use crate::report::{Finding, Flaw, Kind};
 /// Byte offset of the leader epoch in a batch.
 const LEADER_EPOCH_AT: u64 = 12;
 
-/// What a segment is checked against.
+/// The data that a segment is checked against.
 #[derive(Clone, Copy, Debug)]
 pub struct LogContext<'a> {
     /// Leader epochs of the partition as (epoch, first offset), in the order of their file.
@@ -31,7 +31,7 @@ pub struct LogContext<'a> {
 }
 
 impl Segment {
-    /// Check the segment against its log. Return the findings and the end offset of the segment.
+    /// Checks the segment against its log. Return the findings and the end offset of the segment.
     ///
     /// # Errors
     /// An I/O error.
@@ -47,7 +47,7 @@ impl Segment {
             largest = largest.max(header.max_timestamp);
             end = Some(end.unwrap_or(0).max(header.last_offset.saturating_add(1)));
             let known = log.epochs.partition_point(|(_, first)| *first <= header.last_offset).checked_sub(1);
-            // Messages of magic 0 and 1 have no epoch. Who led before the first line of the file is not recorded.
+            // Messages of magic 0 and 1 have no epoch. The leaders before the first line of the file are not recorded.
             if let Some((epoch, first)) = known.and_then(|at| log.epochs.get(at))
                 && header.leader_epoch >= 0
                 && i64::from(header.leader_epoch) != *epoch
@@ -64,7 +64,7 @@ impl Segment {
         Ok((findings, end.unwrap_or(self.base_offset())))
     }
 
-    /// Report missing indexes, and indexes of a closed segment that are not trimmed.
+    /// Reports missing indexes, and indexes of a closed segment that are not trimmed.
     fn check_indexes(&self, log: &LogContext<'_>, findings: &mut Vec<Finding>) -> Result<()> {
         let indexes = [
             (log.offset_index, OffsetIndex::SUFFIX, "an offset index", offset_index::ENTRY_SIZE, 1),
@@ -85,7 +85,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Compare the last entry of the time index with the largest timestamp of the batches.
+    /// Compares the last entry of the time index with the largest timestamp of the batches.
     fn check_end_of_times(&self, path: &Location, largest: i64) -> Result<Option<Finding>> {
         let options =
             IndexOptions { check: Check::Trust, base_offset: Some(self.base_offset()), ..IndexOptions::default() };
@@ -106,7 +106,7 @@ impl Segment {
     }
 }
 
-/// Report the last slot of an index if it is zeros.
+/// Reports the last slot of an index if it is zeros.
 fn unused_slots(path: &Location, entry_size: u64, least: u64) -> Result<Option<Finding>> {
     let io = |e| Error::io(path, e);
     let whole = match storage::status(path) {

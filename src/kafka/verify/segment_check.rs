@@ -17,7 +17,7 @@ use crate::kafka::read::walk::{Reads, Tail, Walk};
 use crate::report::{Finding, Flaw, Kind, Report};
 
 impl Segment {
-    /// Check every batch, with `deep` every record, and the indexes next to the log.
+    /// Checks every batch, with `deep` every record, and the indexes next to the log.
     ///
     /// # Errors
     /// An I/O error.
@@ -112,7 +112,7 @@ impl Segment {
     }
 }
 
-/// Return an index that was read; `None` if it is missing, or if its bytes cannot be decoded, which is a finding.
+/// Returns an index that was read; `None` if it is missing, or if its bytes cannot be decoded, which is a finding.
 fn read_index<T>(read: Result<T>, verified: &mut Report) -> Result<Option<T>> {
     match if_exists(read) {
         Err(Error::Corrupt { path, offset, expected, found }) => {
@@ -123,7 +123,7 @@ fn read_index<T>(read: Result<T>, verified: &mut Report) -> Result<Option<T>> {
     }
 }
 
-/// Read every record of a batch, and return how many there are.
+/// Reads every record of a batch, and returns how many there are.
 fn check_records(cursor: &mut BatchCursor, header: &Header, batch: &[u8]) -> std::result::Result<u64, Flaw> {
     let (mut records, mut flaw) = (0, None);
     cursor.each(header, batch, Wants::All, |span, bytes| {

@@ -10,7 +10,7 @@ use crate::kafka::read::producer_state::ProducerState;
 use crate::kafka::read::segment::Segment;
 use crate::report::{Finding, Flaw, Kind};
 
-/// Name the first transaction that each index misses, for the segments of a log in their order.
+/// Names the first transaction that each index misses, for the segments of a log in their order.
 ///
 /// After a crash the index of the last segment does not count: recovery writes it anew.
 ///

@@ -71,7 +71,7 @@ impl LeaderEpochs {
         self.entries.len() < before
     }
 
-    /// Lets the epoch of an offset begin there, and removes earlier ones; true if that changes something. The caller writes the
+    /// Starts the epoch of an offset there, and removes earlier ones; true if that changes something. The caller writes the
     /// file.
     pub(super) fn truncate_start(&mut self, offset: i64) -> bool {
         let older = self.entries.partition_point(|(_, from)| *from <= offset);

@@ -78,7 +78,7 @@ pub struct AppendOptions {
     pub leader_epoch: i32,
     /// The sender of the batches.
     pub origin: Origin,
-    /// Markers have the epoch after that of their transaction (`transaction.version` 2). Releases before 4.0 do not know it.
+    /// Markers have the epoch after that of their transaction (`transaction.version` 2). Releases before 4.0 do not have it.
     pub markers_bump_epochs: bool,
 }
 
@@ -115,7 +115,7 @@ pub(super) struct PartitionLog {
     pub(super) last_flush: i64,
     /// Segments that a sync flush still has to bring to the disk begin here.
     pub(super) unsynced_from: i64,
-    /// How often the end moved back.
+    /// The number of times that the end moved back.
     pub(super) truncations: u64,
     pub(super) cursor: BatchCursor,
 }

@@ -25,7 +25,7 @@ impl PartitionMetadata {
     /// Reads the file of a partition.
     ///
     /// # Errors
-    /// `Corrupt`; `Refused` if it has another id; `InvalidArgument` for an id that is none.
+    /// `Corrupt`; `Refused` if it has another id; `InvalidArgument` for an invalid id.
     pub(super) fn open(directory: &Path, topic_id: Option<String>) -> Result<Self> {
         let path = directory.join(FILE);
         let is_id =

@@ -38,7 +38,7 @@ pub(super) struct WritableSegment {
     pub(super) size: u64,
     offset_index: Option<OffsetIndex>,
     time_index: Option<TimeIndex>,
-    /// The largest timestamp, once this process knows it.
+    /// The largest timestamp, once this process has read it.
     largest: Option<TimeEntry>,
     bytes_since_entry: u64,
     created_ms: i64,
@@ -167,7 +167,7 @@ impl WritableSegment {
         Ok(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
     }
 
-    /// Whether offsets fit in the indexes. Source: `#canConvertToRelativeOffset`.
+    /// True if offsets fit in the indexes. Source: `#canConvertToRelativeOffset`.
     fn holds(&self, offset: i64) -> bool {
         offset.checked_sub(self.base_offset).is_some_and(|relative| (0..=i64::from(i32::MAX)).contains(&relative))
     }

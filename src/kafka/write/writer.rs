@@ -19,7 +19,7 @@ const LOCK: &str = ".lock";
 
 impl Flushed for LogWriter {
     fn unflushed(&self) -> u64 {
-        // All is looked at in each interval.
+        // Everything is checked in each interval.
         u64::MAX
     }
 
@@ -336,7 +336,7 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Whether it is closed.
+    /// True if it is closed.
     ///
     /// # Errors
     /// `InvalidArgument` in a forked child.

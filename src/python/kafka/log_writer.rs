@@ -375,7 +375,7 @@ impl PyLogWriter {
         self.call(py, |writer, now| writer.truncate_to(offset, now))
     }
 
-    /// Remove all records, and let the log begin at an offset.
+    /// Remove all records, and start the log at an offset.
     ///
     /// Args:
     ///     offset: The offset.
@@ -413,7 +413,7 @@ impl PyLogWriter {
         self.writer.path().to_owned()
     }
 
-    /// Whether it is closed or abandoned. The offsets stay readable.
+    /// True if it is closed or abandoned. The offsets stay readable.
     #[getter]
     fn closed(&self) -> PyResult<bool> {
         Ok(self.writer.is_closed()?)

@@ -22,7 +22,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 /// Topic, partition, first offset, the offset after the last one, and bytes of the log.
 type PyUnread = (Option<String>, Option<i32>, i64, i64, u64);
 
-/// What is known of the way through the segments.
+/// The state of the walk through the segments.
 #[derive(Clone)]
 pub(in super::super) struct Notes {
     findings: Vec<Finding>,
@@ -86,9 +86,9 @@ impl RecordBatchReader for HandedOver {
 #[pyclass(name = "SegmentReader", module = "logdex._core", frozen)]
 pub(super) struct PySegmentReader {
     stream: BatchStream<SegmentReader>,
-    /// What is known since the reader was handed over.
+    /// The facts known since the reader was handed over.
     handed_over: Arc<Mutex<Option<Notes>>>,
-    /// Whether damage is still to be warned about.
+    /// True if damage is still to be warned about.
     warns: Mutex<bool>,
 }
 

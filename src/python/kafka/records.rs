@@ -92,7 +92,7 @@ type PyMissing<'py> = (Vec<(usize, (i64, i64), Bound<'py, PyAny>)>, u64);
 ///     directory: The partition's directory.
 ///     segments: The segments, in ascending order.
 ///     unread: Base offset of each segment that is not read, as a compressed one, and what is found instead.
-///     begin: First offset that is looked at.
+///     begin: First offset that is read.
 ///     end: The offset after the last one.
 ///     compacted: Whether the partition is known to be compacted; otherwise gaps inside its segments show it.
 ///

@@ -10,7 +10,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyRecoveredSegment>()
 }
 
-/// What the broker would keep of a segment after a crash: the length of the log, and the rebuilt indexes. Nothing was written.
+/// The part of a segment that a broker would keep after a crash: the length of the log, and the rebuilt indexes. Nothing was written.
 ///
 /// Source: `LogSegment#recover`.
 #[pyclass(name = "RecoveredSegment", module = "logdex._core", frozen)]
@@ -74,7 +74,7 @@ impl PyRecoveredSegment {
         self.recovered.next_offset
     }
 
-    /// Why the valid part ends before the end of the log: a list of `logdex.report.Finding`.
+    /// The reason for an end of the valid part before the end of the log: a list of `logdex.report.Finding`.
     #[getter]
     fn findings<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         report::findings(py, &self.recovered.findings)

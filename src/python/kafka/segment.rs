@@ -32,7 +32,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 /// The largest batch, which must fit in an Arrow column.
 const MOST_BATCH_BYTES: i64 = 2_000_000_000;
 
-/// Cut offsets of a log into pieces: at its segments, and in large segments where their indexes tell.
+/// Cut offsets of a log into pieces: at its segments, and in large segments at entries of their indexes.
 ///
 /// Args:
 ///     segments: The segments of the log, by ascending base offset.
@@ -683,7 +683,7 @@ struct PySlice {
     /// Length in bytes.
     #[pyo3(get)]
     size: u64,
-    /// Whether the first batch is longer than `size`.
+    /// True if the first batch is longer than `size`.
     #[pyo3(get)]
     first_entry_incomplete: bool,
 }

@@ -1,4 +1,4 @@
-//! What `OffsetIndex` and `TimeIndex` have in common: the handle of an index, and the methods of both classes.
+//! The common part of `OffsetIndex` and `TimeIndex`: the handle of an index, and the methods of both classes.
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, TryLockError};
 

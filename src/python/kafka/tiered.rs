@@ -28,7 +28,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 ///     The path of a log directory with the files of both, or that below it.
 ///
 /// Raises:
-///     ValueError: A directory that no known plugin wrote, or a key that is none.
+///     ValueError: A directory that no known plugin wrote, or an invalid key.
 ///     OSError: A directory or the file of a key cannot be read.
 #[pyfunction]
 #[pyo3(signature = (log_dir, tiered, keys, storage_options, below=""))]

@@ -69,7 +69,7 @@ impl FramesAt {
         self.files.first().map_or(0, |file| file.start)
     }
 
-    /// Read the messages at these ascending offsets. They replace the messages of the previous read.
+    /// Reads the messages at these ascending offsets. They replace the messages of the previous read.
     ///
     /// # Errors
     /// An I/O error, with the path.
@@ -133,7 +133,7 @@ impl FramesAt {
         }
         let states_offset = Frame::new(bytes, layout).stated_phy_offset() == phy_offset.cast_signed();
         let is_message = if !states_offset {
-            // It may be part of a body. Only a walk of the file can tell.
+            // It may be part of a body. Only a walk of the file shows it.
             LookUp::new(&self.log)?.find(Some(phy_offset), |found| found.is_some())?
         } else if phy_offset < self.certain_end(number)? {
             true

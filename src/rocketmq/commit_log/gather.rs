@@ -13,7 +13,7 @@ use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, SCAN_WINDOW};
 /// If the average distance of the offsets is at most this, they are read through a large window.
 const NEAR: u64 = 8 * 1024;
 
-/// From this many offsets on, the system is asked for all of them before the first is read.
+/// From this many offsets on, all of them are read ahead before the first is used.
 const EXPECTED: usize = 8;
 
 /// No more frames are read once those that are kept have more bytes.
@@ -46,7 +46,7 @@ pub(crate) struct Gather<'a> {
 }
 
 impl<'a> Gather<'a> {
-    /// Open a reader of the log's files, as listed now.
+    /// Opens a reader of the log's files, as listed now.
     ///
     /// # Errors
     /// An I/O error, with the path.
@@ -54,7 +54,7 @@ impl<'a> Gather<'a> {
         Ok(Self { look_up: LookUp::new(log)?, frames: KeptFrames::default() })
     }
 
-    /// Read the messages at ascending offsets and keep those that `accept` takes. Earlier messages are dropped.
+    /// Reads the messages at ascending offsets and keep those that `accept` takes. Earlier messages are dropped.
     ///
     /// `accept` is called once for each offset, with its number. It gets `None` if no message begins there.
     /// Returns the number of offsets that were read: fewer than all if the kept frames take too much memory.

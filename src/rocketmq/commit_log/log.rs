@@ -21,7 +21,7 @@ use crate::rocketmq::offset_files::{self, Gap, Listing, OffsetFile, OpenFiles, S
 /// Options for reading a log.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How files are read; `Auto` is `pread`.
+    /// The way to read files; `Auto` is `pread`.
     pub access: Access,
     /// The frame versions that count as messages.
     pub versions: Versions,
@@ -38,14 +38,14 @@ impl Default for Options {
     }
 }
 
-/// Bytes at the beginning of a range that are asked for with those of other ranges.
+/// Bytes at the beginning of a range that are requested with those of other ranges.
 const EXPECTED: u64 = 64 << 10;
 /// Bytes after the end in which a frame would begin.
 const NEXT: usize = 8;
 /// Bytes of a log file by default (`mappedFileSizeCommitLog`).
 const DEFAULT_SIZE: u64 = 1 << 30;
 
-/// What is known about the ends of files.
+/// The facts known about the ends of files.
 #[derive(Debug, Default)]
 pub(super) struct Ends {
     /// Start of the padding in each full file, by the start of the file.
@@ -74,7 +74,7 @@ pub struct KnownEnd {
 }
 
 impl KnownEnd {
-    /// Start of the last file with messages.
+    /// Starts of the last file with messages.
     pub(super) fn last_written(&self) -> u64 {
         self.files.first().map_or(0, |file| file.start)
     }
@@ -113,7 +113,7 @@ pub struct CommitLog {
     pub(super) pinned: Option<Pinned>,
 }
 
-/// Tells when a thread has found the end of a log, and the process that it is in.
+/// Records when a thread has found the end of a log, and the process that it is in.
 #[derive(Debug)]
 struct Ending(Generation, Receiver<()>);
 
@@ -276,7 +276,7 @@ impl CommitLog {
         Ok(gaps)
     }
 
-    /// Record that the index of a store that was closed cleanly leads to a message at this offset.
+    /// Records that the index of a store that was closed cleanly leads to a message at this offset.
     pub fn lead_to(&self, phy_offset: u64) {
         self.led_to.fetch_max(phy_offset.saturating_add(1), Ordering::Relaxed);
     }
@@ -426,7 +426,7 @@ impl CommitLog {
         self.known_end.with(|known| known.clone()).filter(|known| files.ends_with(&known.files))
     }
 
-    /// Takes note that these ranges will be read. The first read of a remote log then asks for the beginnings of all.
+    /// Takes note that these ranges will be read. The first read of a remote log then requests the beginnings of all.
     ///
     /// # Errors
     /// An I/O error, with the path.
@@ -441,7 +441,7 @@ impl CommitLog {
         Ok(())
     }
 
-    /// Let `find` call [`Self::expect_message`] in another thread, for a remote log. A caller that asks for the end waits for it.
+    /// Makes `find` call [`Self::expect_message`] in another thread, for a remote log. A caller that needs the end waits for it.
     pub fn find_end(&self, find: impl FnOnce(&Self) -> Result<()> + Send + 'static) {
         let ending = Arc::default();
         // Without the thread itself, so that it does not wait for itself.
@@ -496,7 +496,7 @@ impl CommitLog {
         self.tail.with(|tail| *tail)
     }
 
-    /// Let the first [`Self::max_offset`] start at a message that is known to belong to the log.
+    /// Makes the first [`Self::max_offset`] start at a message that is known to belong to the log.
     ///
     /// The call checks that a message begins there. If later files were written, the search starts in the last of them.
     ///

@@ -26,7 +26,7 @@ impl<'a> LookUp<'a> {
         Ok(Self { log, files: log.listing()?, window: Window::new(LOOKUP_WINDOW), current: None })
     }
 
-    /// Set the number of bytes per read.
+    /// Sets the number of bytes per read.
     pub(super) fn set_window(&mut self, bytes: usize) {
         if !self.window.has_size(bytes) {
             self.window = Window::new(bytes);
@@ -87,7 +87,7 @@ impl<'a> LookUp<'a> {
         Ok(take(Some((frame, place))))
     }
 
-    /// Asks the system for the messages at these offsets, so that a disk reads many at the same time. If some of them are in memory
+    /// Reads ahead the messages at these offsets, so that a disk reads many at the same time. If some of them are in memory
     /// the others will be, too, and the call costs little.
     pub(super) fn expect(&mut self, offsets: &[i64]) -> Result<()> {
         let samples = [offsets.first(), offsets.get(offsets.len() / 2), offsets.last()];
@@ -166,7 +166,7 @@ impl<'a> LookUp<'a> {
 
     /// Returns whether a walk of the file reaches a message at this offset.
     ///
-    /// A frame that states another offset may be part of a body, such as a copy of a log. Only a walk can tell.
+    /// A frame that states another offset may be part of a body, such as a copy of a log. Only a walk shows it.
     fn is_reached(&self, file: &OffsetFile, phy_offset: u64) -> Result<bool> {
         let mut walk = self.log.walk(vec![file.clone()], phy_offset, phy_offset.saturating_add(1));
         walk.advance()

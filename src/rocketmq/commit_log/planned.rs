@@ -6,7 +6,7 @@ use crate::io::Location;
 use crate::io::PlannedFile;
 use crate::rocketmq::offset_files::OffsetFile;
 
-/// Files of a log that a reader needs, and what it must know of the rest of the log.
+/// Files of a log that a reader needs, and the facts that it needs of the rest of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedLog {
     /// The files, in the order of their offsets.
@@ -17,7 +17,7 @@ pub struct PlannedLog {
     pub last_message: Option<u64>,
 }
 
-/// What a reader lacks of a plan: the file, what was planned, and what is there.
+/// A missing part of a plan: the file, what was planned, and what is there.
 pub type Lost = (Location, String, String);
 
 impl CommitLog {
@@ -46,7 +46,7 @@ impl CommitLog {
     }
 }
 
-/// Describes a file. The listing of an object's directory has told all of it.
+/// Describes a file. The listing of an object's directory has all of it.
 fn planned(file: &OffsetFile) -> Result<PlannedFile> {
     match &file.etag {
         Some(etag) => Ok(PlannedFile { path: file.path.clone(), len: file.len, head: None, etag: Some(etag.clone()) }),

@@ -13,7 +13,7 @@ use crate::io::Location;
 use crate::io::storage::{self, Entry};
 use crate::rocketmq::offset_files;
 
-/// How queues are written.
+/// Options of queues that are written.
 #[derive(Clone, Debug)]
 pub struct WriterOptions {
     /// Bytes of a file of a plain queue, rounded up to whole units. `None`: the size of the existing files, else

@@ -27,7 +27,7 @@ const OTHER: &str = "OTHER";
 /// A request or an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command<'a> {
-    /// What is asked, or how it ended.
+    /// The code of the request, or of the result.
     pub code: i32,
     /// The language of the sender.
     pub language: Cow<'a, str>,
@@ -41,14 +41,14 @@ pub struct Command<'a> {
     pub remark: Option<Cow<'a, str>>,
     /// The fields. A name that comes twice counts as it comes last.
     pub ext: Vec<(Cow<'a, str>, Cow<'a, str>)>,
-    /// What follows the header.
+    /// The bytes after the header.
     pub body: &'a [u8],
 }
 
 /// Returns the bytes of a frame, with its length field, that begins with these.
 ///
 /// # Errors
-/// What is wrong: no frame is this short or this long.
+/// The fault: no frame is this short or this long.
 pub fn frame_length(head: [u8; LENGTH]) -> Result<usize, String> {
     let length = i32::from_be_bytes(head);
     let whole = usize::try_from(length).ok().map(|length| length + LENGTH);
@@ -59,7 +59,7 @@ pub fn frame_length(head: [u8; LENGTH]) -> Result<usize, String> {
 /// Returns the command of a whole frame.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The fault in it.
 pub fn decode(frame: &[u8]) -> Result<Command<'_>, String> {
     let mut rest = Rest(frame);
     rest.take(LENGTH)?;
@@ -142,10 +142,10 @@ impl<'a> Rest<'a> {
     }
 }
 
-/// What the header of a command says that this side sends.
+/// The header of a command that this side sends.
 #[derive(Clone, Copy, Debug)]
 pub struct Header<'a> {
-    /// What is asked, or how it ended.
+    /// The code of the request, or of the result.
     pub code: i32,
     /// The number of the request.
     pub opaque: i32,

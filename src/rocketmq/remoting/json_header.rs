@@ -28,7 +28,7 @@ impl<'a> JsonHeader<'a> {
     /// Reads a header. A member that comes twice counts as it comes last.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault in it.
     pub(super) fn parse(bytes: &'a [u8]) -> Result<Self, String> {
         serde_json::from_slice(bytes).map_err(|error| error.to_string())
     }
@@ -117,7 +117,7 @@ impl<'de> Visitor<'de> for ExtFieldsVisitor {
     }
 }
 
-/// A text. A value that is none stands as its JSON, and null as `None`.
+/// A text. Another value is its JSON, and null is `None`.
 struct Text<'a>(Option<Cow<'a, str>>);
 
 impl<'de> Deserialize<'de> for Text<'de> {

@@ -21,7 +21,7 @@ const FLUSH_DISK_TIMEOUT: i32 = 10;
 /// Bits of the system's flag for the state of a transaction.
 const TRANSACTION_BITS: i32 = 0xC;
 const TRANSACTION: &str = "TRAN_MSG";
-/// Whether the producer waits for the disk. The broker takes it out of the text.
+/// True if the producer waits for the disk. The broker takes it out of the text.
 const WAIT: &str = "WAIT";
 const CLUSTER: &str = "CLUSTER";
 
@@ -43,7 +43,7 @@ impl SendTable {
     }
 }
 
-/// What a broker puts into messages and answers.
+/// The values that a broker puts into messages and answers.
 #[derive(Clone, Debug)]
 pub struct SendFacts {
     /// The name of the cluster.
@@ -77,7 +77,7 @@ pub enum Frames {
 /// Returns the whole frames at the beginning of the bytes that a client sent, in their order. Without a table none is a plain send.
 ///
 /// # Errors
-/// What is wrong with the length of the first frame. After other frames a wrong length ends the result.
+/// The fault in the length of the first frame. After other frames a wrong length ends the result.
 pub fn frames(data: &[u8], table: Option<&SendTable>) -> std::result::Result<Vec<Frames>, String> {
     let mut found: Vec<Frames> = Vec::new();
     let mut at = 0;
@@ -119,7 +119,7 @@ impl Sends {
         self.sends.len()
     }
 
-    /// Where the frames are.
+    /// The place of the frames.
     pub fn place(&self) -> Range<usize> {
         self.place.clone()
     }
@@ -196,7 +196,7 @@ struct Send {
     properties: String,
     /// The producer waits for the disk.
     waits: bool,
-    /// Where the body is in the bytes of all frames.
+    /// The range of the body in the bytes of all frames.
     body: Range<usize>,
 }
 

@@ -30,17 +30,17 @@ pub struct StoreIndex {
 
 #[derive(Debug, Default)]
 struct State {
-    /// All index files, once they were asked.
+    /// All index files, once they were searched.
     all: Option<Arc<IndexFiles>>,
     /// The files that the sealed index stands for, and the others.
     standing: Option<Arc<Standing>>,
     others: Option<Arc<IndexFiles>>,
-    /// Why the sealed index is not used any more.
+    /// The reason why the sealed index is not used any more.
     damage: Option<String>,
     notes: Vec<String>,
 }
 
-/// The index at one moment: what the sealed index stands for, and the files that are asked one by one.
+/// The index at one moment: the files that the sealed index replaces, and those that are searched one by one.
 #[derive(Clone, Debug)]
 pub struct IndexView {
     standing: Option<Arc<Standing>>,
@@ -94,7 +94,7 @@ impl StoreIndex {
         self.sealed.as_deref()
     }
 
-    /// Does not use the sealed index. With `is_told` the log says so.
+    /// Does not use the sealed index. With `is_told` the log reports it.
     pub(super) fn drop_sealed(&mut self, is_told: bool) {
         if let Some(sealed) = self.sealed.take().filter(|_| is_told) {
             let place = sealed.directory().display();
@@ -142,7 +142,7 @@ impl StoreIndex {
         Ok(self.all_files()?.map(|files| IndexView { standing: None, files: Some(files) }))
     }
 
-    /// Looks which index files are as they were when they were sealed, and opens the others. `None` if all have to be asked.
+    /// Finds the index files that are as they were when they were sealed, and opens the others. `None` if all have to be searched.
     fn sealed_view(&self) -> Result<Option<IndexView>> {
         let Some(sealed) = self.sealed.as_ref().filter(|_| self.state.with(|state| state.damage.is_none())) else {
             return Ok(None);
@@ -186,7 +186,7 @@ impl StoreIndex {
         self.state.with(|state| state.notes.push(damage.note(file.path())));
     }
 
-    /// Asks each index file from now on.
+    /// Searches each index file from now on.
     fn give_up(&self, error: &Error) {
         self.state.with(|state| {
             state.notes.push(format!("the sealed index is not used any more, each index file is asked: {error}"));
@@ -230,7 +230,7 @@ impl StoreIndex {
         Ok(found)
     }
 
-    /// Returns the sealed index, the files that it stands for, and its candidates of a key; `None` if each index file is asked.
+    /// Returns the sealed index, the files that it replaces, and its candidates of a key; `None` if each index file is searched.
     ///
     /// # Errors
     /// `Corrupt` if a file of the sealed index is damaged; an I/O error.
@@ -331,7 +331,7 @@ impl IndexView {
         Ok(covered)
     }
 
-    /// Returns the files that are asked one by one, in load order.
+    /// Returns the files that are searched one by one, in load order.
     ///
     /// # Errors
     /// As [`IndexFiles::refresh`].
@@ -339,12 +339,12 @@ impl IndexView {
         self.files.as_ref().map_or(Ok(Vec::new()), |files| files.refresh())
     }
 
-    /// Returns whether the sealed index says whether tags are indexed.
+    /// Returns whether the sealed index records whether tags are indexed.
     pub fn knows_tags(&self) -> bool {
         self.standing.as_ref().is_some_and(|standing| standing.entries > 0)
     }
 
-    /// Returns whether all files are asked one by one.
+    /// Returns whether all files are searched one by one.
     pub fn is_unsealed(&self) -> bool {
         self.standing.is_none()
     }

@@ -22,7 +22,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Uses the log and the queues of a store, and its index, and tells the log what the index says of its end. A sealed index that stands for no file any
+    /// Uses the log and the queues of a store, and its index, and passes the end of the log in the index on to the log. A sealed index that replaces no file any
     /// more is not used.
     ///
     /// # Errors
@@ -76,7 +76,7 @@ impl Store {
     }
 }
 
-/// Lets a log find its end from the message of the last index entry on, if it also has a unit in a consume queue of the store.
+/// Makes a log search its end from the message of the last index entry on, if it also has a unit in a consume queue of the store.
 ///
 /// Without this, up to 1 GiB of the log is walked before the first answer. If this fails, the error is ignored, and the end is found
 /// from the beginning of the last file. If the offset is after the last file, the last files are missing, and the log has a gap up

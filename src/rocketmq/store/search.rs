@@ -89,7 +89,7 @@ impl Store {
         let view = self.index.view()?;
         let (far, topics) = (self.is_far(view.as_ref()), &query.topics);
         if let Some(view) = view.as_ref().filter(|_| far) {
-            // Its requests are made while the end of the log is looked for.
+            // Its requests are made while the end of the log is searched.
             self.index.candidates(view, &hashes(topics, &query.key), query.times)?;
         }
         let (scanned, unread, log) = self.read_unindexed(view.as_ref(), query.scan_bytes, progress)?;

@@ -72,7 +72,7 @@ impl Unindexed {
 
     /// Reads ascending ranges of the log, the newest first, and keeps their entries. Returns the bytes that were read.
     ///
-    /// A message that begins within the budget is read whole. The files of the index tell whether tags are indexed.
+    /// A message that begins within the budget is read whole. The files of the index show whether tags are indexed.
     ///
     /// # Errors
     /// An I/O error; an error of `progress`.
@@ -134,7 +134,7 @@ impl Unindexed {
     }
 }
 
-/// A progress that shows nothing, and looks for signals.
+/// A progress that shows nothing, and checks for signals.
 ///
 /// # Errors
 /// A handler ends the read.

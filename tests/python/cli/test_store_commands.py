@@ -117,7 +117,7 @@ def test_recover_names_damage_and_changes_nothing(
     before = state(root)
     ran = logdex_command("recover", root)
     assert ran.code == 1
-    assert "valid messages behind it" in ran.err
+    assert "valid messages after it" in ran.err
     assert "nothing was changed" in ran.err
     (told,) = logdex_command("recover", root, "--json").rows
     assert (told["ok"], told["offset"] > 0) == (False, True)

@@ -13,8 +13,8 @@ from logdex.rocketmq import index_service
 ROOT = Path(__file__).resolve().parents[3]
 COMPAT = (ROOT / "docs" / "compat.md").read_text()
 FILES = {
-    "golden": "tests/python/rocketmq/test_golden_index_service.py",
-    "store": "tests/python/rocketmq/test_message_store.py",
+    "golden": "tests/python/rocketmq/test_index_service_golden.py",
+    "store": "tests/python/rocketmq/test_store.py",
 }
 
 

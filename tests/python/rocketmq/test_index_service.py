@@ -16,7 +16,7 @@ import pytest
 
 from index_inputs import T0, contents, entries, messages, snapshot
 from logdex.errors import GeometryError, IndexFullError
-from logdex.hash_index.rolling import format_name, successor
+from logdex.hash_index.files import format_name, successor
 from logdex.rocketmq import IndexFile, IndexService
 
 if TYPE_CHECKING:

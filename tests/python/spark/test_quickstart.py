@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +18,7 @@ HOME = Path(__file__).resolve().parents[3]
 
 
 def test_the_quick_start_reads_a_topic(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with tarfile.open(HOME / "examples" / "store" / "store.tar.xz") as store:
-        store.extractall(tmp_path / "build" / "guide", filter="data")
+    golden_kafka.unpack_archive(HOME / "examples" / "store" / "store.tar.xz", tmp_path / "build" / "guide")
     blocks = re.findall(r"```py\n(.*?)```", (HOME / "docs" / "quickstart.md").read_text(encoding="utf-8"), re.DOTALL)
     assert len(blocks) == 1
     # A relative path is relative to where Spark was started.

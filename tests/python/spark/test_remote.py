@@ -19,8 +19,7 @@ from logdex import spark as ls
 from logdex._core import locate, plan_files, planned_file_faults, read_file
 from logdex.errors import DamageWarning, LogdexError
 from logdex.rocketmq import IndexService
-from logdex.spark.index.job import WrittenFile, index_files
-from logdex.spark.index.object_job import ObjectJob
+from logdex.spark.index.job import ObjectJob, WrittenFile, index_files
 from logdex.spark.kafka_source import KafkaLogSource
 from logdex.spark.messages.source import MessagesSource
 from slow_proxy import SlowProxy

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import subprocess
 import sys
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -111,6 +113,44 @@ def serve(path: Path | str, *words: str) -> Iterator[Site]:
             process.wait(20)
 
 
+def answers(root: Path, *addresses: str) -> list[Answer]:
+    """Return the answers of the pages of a path, in this process and without a socket."""
+    from logdex.browse.server import application, open_pages  # noqa: PLC0415 -- needs the extra `web`
+
+    async def ask(address: str) -> Answer:
+        path, _, query = address.partition("?")
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": query.encode(),
+        }
+        scope |= {"headers": [(b"host", b"127.0.0.1"), (b"cookie", COOKIE.format(1).encode())], "root_path": ""}
+        scope |= {"server": ("127.0.0.1", 1), "client": ("127.0.0.1", 2), "scheme": "http", "http_version": "1.1"}
+        sent: list[Any] = []
+        received: list[dict[str, Any]] = [{"type": "http.request", "body": b"", "more_body": False}]
+
+        async def receive() -> dict[str, Any]:
+            # The client stays.
+            return received.pop() if received else await asyncio.Future()
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await app(scope, receive, send)
+        headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+        return Answer(sent[0]["status"], headers, b"".join(each.get("body", b"") for each in sent))
+
+    async def ask_all() -> list[Answer]:
+        return [await ask(address) for address in addresses]
+
+    # In a thread, because the browser of other tests has an event loop in this one.
+    with closing(open_pages(root, str(root))) as pages, ThreadPoolExecutor(1) as thread:
+        app = application(pages, TOKEN)
+        return thread.submit(lambda: asyncio.run(ask_all())).result()
+
+
 @dataclass
 class Visitor:
     """One person with a browser."""
@@ -129,6 +169,6 @@ class Visitor:
 
 
 def follow(link: Locator) -> None:
-    """Click a link or a button, and wait for the page behind it."""
+    """Click a link or a button, and wait for the page that it opens."""
     with link.page.expect_navigation():
         link.click()

@@ -1,7 +1,7 @@
 """A slave of a running broker: it follows the master's log and acknowledges what is on the disk.
 
 Source: HAService.HAClient, SlaveSynchronize. Beyond what a slave of 4.9.3 does, it drops a silent master, stops if copy and
-master differ, and asks whether the master's log still has what comes next.
+master differ, and requests whether the master's log still has what comes next.
 """
 
 from __future__ import annotations
@@ -10,20 +10,194 @@ import logging
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from logdex._core import local_path
+from logdex._core import CommitLog, local_path, read_file
 from logdex.broker.replica.master import ConnectionLostError, LogStream, MasterClient, MasterState, StoppedError
-from logdex.broker.replica.store_copy import StoreCopy, write_tables
-from logdex.errors import CorruptFileError
+from logdex.errors import CorruptFileError, GeometryError
 from logdex.report import Report
+from logdex.rocketmq import fastjson
+from logdex.rocketmq.broker_config import OFFSETS, members_of, parse_offsets, write_table
+from logdex.rocketmq.layout import StoreLayout
+from logdex.rocketmq.write.options import StoreOptions
+from logdex.rocketmq.write.parts import StoreParts
+from logdex.source import OFFSET_NAME
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from typing import Any
 
     from logdex._types import Progress
+    from logdex.broker.replica.master import MasterState
+    from logdex.rocketmq.broker_config import ConfigName
+
+
+_GEOMETRY = ("hash_slots", "max_entries")
+
+_log = logging.getLogger(__name__)
+
+
+class StoreCopy:
+    """A store that is written from a master's log. It ends with a whole message, so a broker and `MessageStore` read it."""
+
+    def __init__(self, root: Path, master: MasterState) -> None:
+        """Open a copy where it stopped, or begin one where the master's log begins.
+
+        Raises:
+            CorruptFileError: The copy is damaged where the master's log does not reach any more.
+            LockedError: A running broker or another writer holds the store.
+            FileExistsError: The directory is neither a store nor empty.
+            ValueError: The files of the copy have another size than the master's.
+            OSError: An I/O error.
+        """
+        self.layout = StoreLayout(root, root / "commitlog")
+        options = StoreOptions(
+            file_size=master.file_size,
+            begin_phy_offset=master.min_offset,
+            flush="none",
+            **self._sizes(master.store_options),
+        )
+        try:
+            self._parts = self._open(options, master)
+        except CorruptFileError as error:
+            offset = self._log_offset(error)
+            if offset is None or offset < master.min_offset:
+                raise
+            _log.warning("%s; the copy is truncated there, and the master sends the rest again", error)
+            self._parts = self._open(replace(options, truncate=True), master)
+
+    def _open(self, options: StoreOptions, master: MasterState) -> StoreParts:
+        try:
+            return StoreParts(self.layout.root, options)
+        except GeometryError:
+            # The index files do not show their geometry, because no message had a key.
+            slots, entries = (master.store_options.get(name) for name in _GEOMETRY)
+            return StoreParts(self.layout.root, replace(options, hash_slots=slots, max_entries=entries))
+
+    def _sizes(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options that new files need; files that exist keep their sizes."""
+        kept = [*(_GEOMETRY if any(self.layout.index.glob("*")) else ())]
+        kept += ["queue_file_size", "extension_file_size"] if any(self.layout.queues.glob("*/*/*")) else []
+        return {name: value for name, value in options.items() if name not in kept}
+
+    def _log_offset(self, error: CorruptFileError) -> int | None:
+        """Return the offset of the log at which an error found damage; None if it is about another file."""
+        path = Path(error.path)
+        is_log = path.parent.name == "commitlog" and OFFSET_NAME.fullmatch(path.name)
+        return int(path.name) + error.offset if is_log else None
+
+    @property
+    def recovered(self) -> Report:
+        """Report of the recovery when the copy was opened."""
+        return self._parts.recovered
+
+    @property
+    def begin(self) -> int:
+        """Offset of the first byte of the log."""
+        return self._parts.min_offset
+
+    @property
+    def end(self) -> int:
+        """Offset after the last message. After `sync`, all before it is on the disk."""
+        return self._parts.log.wrote_offset
+
+    def append(self, data: bytearray) -> tuple[int, int]:
+        """Append the whole frames at the beginning of the master's bytes; see `CommitLogWriter.append_frames`."""
+        return self._parts.log.append_frames(data)
+
+    def sync(self) -> None:
+        """Wait until everything that was appended is on the disk."""
+        self._parts.log.flush()
+
+    def dispatch(self) -> int:
+        """Dispatch what was appended to queues and index, so that readers see it; return the number of messages."""
+        return self._parts.dispatch()
+
+    def flush_queues(self) -> None:
+        """Flush the queues to the disk."""
+        self._parts.flush_queues()
+
+    def write_checkpoint(self) -> None:
+        """Dispatch, flush log and queues, and write the checkpoint."""
+        self._parts.write_checkpoint()
+
+    def last_message(self) -> tuple[int, bytes] | None:
+        """Return the stored bytes of the last message and its offset; None if there are no messages. It reads the last file.
+
+        Raises:
+            CorruptFileError: Its checksum is wrong: the copy is damaged.
+        """
+        end, file_size = self.end, self._parts.log.file_size
+        with CommitLog.open(self.layout.commit_log) as log:
+            begin = max(self.begin, (end - 1) // file_size * file_size)
+            offset: int | None = None
+            for batch in log.scan(begin_phy_offset=begin, end_phy_offset=end, columns=("phy_offset",), check_crc=False):
+                if batch.num_rows:
+                    offset = batch.column("phy_offset")[-1].as_py()
+            if offset is None:
+                return None
+            frame = log.stored_frames([offset], end - offset)
+            if not frame:
+                path, at = log.place(offset)
+                raise CorruptFileError(path, at, "a last message with the checksum that it states", "another checksum")
+            return offset, frame
+
+    def close(self) -> None:
+        """Dispatch and flush everything, and close as a broker that is shut down.
+
+        Raises:
+            OSError: An I/O error. The store is closed nevertheless, as after a crash.
+        """
+        self._parts.close()
+
+    def abandon(self) -> None:
+        """Close after an error, and ignore further errors."""
+        with suppress(Exception):
+            self._parts.close()
+
+
+def write_tables(config: Path, bodies: Mapping[ConfigName, bytes]) -> None:
+    """Write the master's tables into their files if they differ. A body that is not the table only gets a warning.
+
+    Offsets of consumers are merged: groups that the master deleted stay.
+
+    Raises:
+        OSError: An I/O error.
+    """
+    for table, body in bodies.items():
+        path = config / table.file
+        old = read_file(path) if path.exists() else b""
+        content = _merged(old, body) if table is OFFSETS else body
+        if _members(table, content) is None:
+            _log.warning("%s: expected this table of the master, found %.80r", table.file, body)
+        elif content != old:
+            write_table(path, content)
+
+
+def _members(table: ConfigName, content: bytes) -> dict[str, Any] | None:
+    """Return the members of a file's content; None if they lack the table."""
+    try:
+        members = members_of(content.decode())
+    except ValueError:
+        return None
+    return members if isinstance(members.get(table.name), dict) else None
+
+
+def _merged(old: bytes, body: bytes) -> bytes:
+    """Return the offsets of the master, with those that only the copy has."""
+    before, members = _members(OFFSETS, old), _members(OFFSETS, body)
+    if before is None or members is None or before[OFFSETS.name].keys() <= members[OFFSETS.name].keys():
+        return body
+    try:
+        offsets = parse_offsets(before[OFFSETS.name]) | parse_offsets(members[OFFSETS.name])
+    except ValueError:
+        return body
+    members[OFFSETS.name] = {f"{topic}@{group}": queues for (topic, group), queues in offsets.items()}
+    return fastjson.dumps(members).encode(errors="replace")
+
 
 RETRY_S = 5.0
 """Seconds between two tries to reach the master."""
@@ -34,8 +208,6 @@ TABLES_S = 10.0
 DISPATCH_S = 0.1
 QUEUES_S = 1.0
 CHECKPOINT_S = 60.0
-
-_log = logging.getLogger(__name__)
 
 
 def replicate(
@@ -52,7 +224,7 @@ def replicate(
 
     Args:
         master: The address of the broker, `host:port` (listenPort, 10911 by default). The port of the log stream (haListenPort)
-            is asked for, and must be reachable on the same host.
+            is requested, and must be reachable on the same host.
         directory: The copy: a store that was copied from this broker, or a directory that is missing or empty.
         once: Return when the copy has all that the broker had at the start. Otherwise it follows the broker until an exception,
             such as KeyboardInterrupt, ends it; the copy is closed in any case.
@@ -101,7 +273,7 @@ class Replication:
         return self._stop.is_set() or self._ended.is_set()
 
     def stop(self) -> None:
-        """Let `run` close the copy and return. Any thread and any signal handler may call this."""
+        """Make `run` close the copy and return. Any thread and any signal handler may call this."""
         self._stop.set()
 
     @property
@@ -284,7 +456,7 @@ class Replication:
     # Checks
 
     def _check_bounds(self, state: MasterState, before: int, end: int) -> None:
-        """Raise if the master's log does not reach the copy's end, as it was before and after the master was asked."""
+        """Raise if the master's log does not reach the copy's end, as it was before and after the request to the master."""
         if end < state.min_offset:
             expected = f"the log from offset {end} on, where the copy ends"
             found = f"a log that begins at offset {state.min_offset}; begin a new copy"

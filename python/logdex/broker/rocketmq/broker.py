@@ -1,6 +1,6 @@
 """A broker: the view of its store, its name, its clients and their offsets, and its counters.
 
-Facts about the store are cached for a moment, because its own broker may run and consumers ask for the same queues repeatedly.
+Facts about the store are cached for a moment, because its own broker may run and consumers request the same queues repeatedly.
 """
 
 from __future__ import annotations
@@ -263,7 +263,7 @@ class Broker:
         return MessageQueue(self.name, queue_id, topic)
 
     def topics(self) -> dict[str, Topic]:
-        """Return the topics of the store, and the retry topics that a broker creates for the groups that it knows.
+        """Return the topics of the store, and the retry topics that a broker creates for its groups.
 
         Tools find the brokers of a group by the route of its retry topic.
         """

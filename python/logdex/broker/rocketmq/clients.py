@@ -120,7 +120,7 @@ class Member:
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """A consumer group that is online. A value that its last member omitted or that no broker knows is None."""
+    """A consumer group that is online. A value that its last member omitted or that a broker does not recognize is None."""
 
     consume_type: str | None
     message_model: str | None

@@ -19,11 +19,10 @@ from arro3.core import RecordBatchReader
 from logdex._core import SendTable, delay_levels_ms, local_path
 from logdex.broker.listener import Limits, Listener
 from logdex.broker.replica.log_server import LogServer
-from logdex.broker.rocketmq.access import read_access_keys
 from logdex.broker.rocketmq.broker import Broker, Master, StoreView
 from logdex.broker.rocketmq.handlers.sends import ILLEGAL_MESSAGE, REGION
 from logdex.broker.rocketmq.handlers.transactions import CHECK_EVERY_S
-from logdex.broker.rocketmq.service import BrokerService
+from logdex.broker.rocketmq.service import BrokerService, read_access_keys
 from logdex.broker.rocketmq.tables import ConsumerOffsets, GroupTable, TableWriter, TopicTable
 from logdex.broker.wire import ResponseCode
 from logdex.rocketmq.broker_config import LIGHT_OFFSETS, OFFSETS, read_members
@@ -57,7 +56,7 @@ _VIP = 2
 _LOOK_S = 1.0
 _SAVE_S = 5.0
 _GRACE_S = 5.0
-_ANY_HOST = {"0.0.0.0", "::", ""}  # noqa: S104 -- refused without an address to tell clients
+_ANY_HOST = {"0.0.0.0", "::", ""}  # noqa: S104 -- refused without an address for clients
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,13 +1,18 @@
 """The service of a broker: answer each request in the event loop, in a thread, later, or by another client.
 
-The handlers compute the replies. This module has what needs time: threads, held pulls, puts, slaves, tables.
+The handlers compute the replies. This module has what needs time: threads, held pulls, puts, slaves, tables. It also checks the
+signatures that clients make with their access keys. Source: AclUtils, AclClientRPCHook, PlainAccessValidator.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
 import logging
+import re
 import threading
+from base64 import b64encode
 from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -15,10 +20,9 @@ from functools import lru_cache, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from logdex._core import RemotingCommand, Sends, remoting_frames
+from logdex._core import RemotingCommand, Sends, read_file, remoting_frames
 from logdex._types import MAX_INT64
 from logdex.broker.listener import Goodbye
-from logdex.broker.rocketmq.access import ACCESS_KEY, SECRETS, refusal
 from logdex.broker.rocketmq.broker import STORED
 from logdex.broker.rocketmq.handlers import answer
 from logdex.broker.rocketmq.handlers.pulls import HeldPull, HeldPulls
@@ -38,10 +42,12 @@ from logdex.broker.rocketmq.requests import (
     Request,
 )
 from logdex.broker.wire import RequestCode, ResponseCode
+from logdex.errors import CorruptFileError
 from logdex.rocketmq.broker_config import GIVEN_UP_TOPIC, HALF_TOPIC, OP_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from pathlib import Path
 
     from logdex.broker.listener import Connection
     from logdex.broker.replica.log_server import LogServer
@@ -50,6 +56,54 @@ if TYPE_CHECKING:
     from logdex.broker.rocketmq.requests import NewMessage, Notice, Reply
     from logdex.broker.rocketmq.tables import NotSaved, TableWriter
     from logdex.rocketmq.message import Message
+
+
+ACCESS_KEY = "AccessKey"
+_SIGNATURE = "Signature"
+SECRETS = frozenset({ACCESS_KEY, _SIGNATURE, "SecurityToken"})
+"""Fields that are never logged."""
+_NOT_SIGNED = {_SIGNATURE, "_UNIQUE_KEY_QUERY"}
+_MEMBER = re.compile(r"^\s*(?:-\s+)?(accessKey|secretKey)\s*:\s*(['\"]?)(.+?)\2\s*(?:#.*)?$", re.MULTILINE)
+_ERROR = "org.apache.rocketmq.acl.common.AclException"
+
+
+def read_access_keys(path: Path) -> dict[str, str]:
+    """Read access keys and their secrets from lines `accessKey: A` and `secretKey: S`, as in tools.yml and plain_acl.yml.
+
+    Raises:
+        CorruptFileError: The file has no key, or a key without a secret.
+        OSError: An I/O error.
+    """
+    text = read_file(path).decode(errors="replace")
+    members = [(match[1], match[3]) for match in _MEMBER.finditer(text)]
+    names = [name for name, _ in members]
+    if not members or names != ["accessKey", "secretKey"] * (len(members) // 2):
+        raise CorruptFileError(str(path), 0, "lines `accessKey: A`, each followed by `secretKey: S`", f"{names}")
+    values = [value for _, value in members]
+    return dict(zip(values[::2], values[1::2], strict=True))
+
+
+def signature(command: RemotingCommand, secret: str) -> str:
+    """Return the signature of a request: of the values of its fields, in the order of their names, and of its body."""
+    # Java compares texts by UTF-16 units.
+    names = sorted(command.ext.keys() - _NOT_SIGNED, key=lambda name: name.encode("utf-16-be", errors="surrogatepass"))
+    content = "".join(command.ext[name] for name in names).encode(errors="replace") + command.body
+    return b64encode(hmac.digest(secret.encode(), content, hashlib.sha1)).decode()
+
+
+def refusal(command: RemotingCommand, keys: dict[str, str]) -> str | None:
+    """Return the reason to refuse a request; None if it is signed by a known key."""
+    key = command.ext.get(ACCESS_KEY)
+    if not key:
+        return f"{_ERROR}: No accessKey is configured"
+    secret = keys.get(key)
+    if secret is None:
+        return f"{_ERROR}: No acl config for {key}"
+    given = command.ext.get(_SIGNATURE, "").encode(errors="replace")
+    if not hmac.compare_digest(signature(command, secret).encode(), given):
+        return f"{_ERROR}: Check signature failed for accessKey={key}"
+    return None
+
 
 _T = TypeVar("_T")
 
@@ -587,7 +641,7 @@ class BrokerService:
         target.send(RemotingCommand.request(forward.code, opaque, forward.ext, forward.body))
 
     def _pass_on(self, peer: Peer, command: RemotingCommand) -> None:
-        """Send the answer of a client to the one that asked."""
+        """Send the answer of a client to the one that sent the request."""
         asked = self._forwarded.get(command.opaque)
         if asked is not None and asked.forward.peer is peer:
             del self._forwarded[command.opaque]

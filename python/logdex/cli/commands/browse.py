@@ -33,7 +33,7 @@ def _run(arguments: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
     # The other commands start faster without it, and work without its packages.
     try:
-        from logdex import web  # noqa: PLC0415
+        from logdex.browse import browse  # noqa: PLC0415
     except ImportError as error:
         raise LogdexError(str(error)) from error
 
@@ -44,7 +44,7 @@ def _run(arguments: argparse.Namespace) -> int:
             say(f"{arguments.path}: open {address}")
             say("  only this address has the token; Ctrl-C ends")
 
-    web.browse(
+    browse(
         arguments.path,
         port=arguments.port,
         open_browser=not arguments.no_open,

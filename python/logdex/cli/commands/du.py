@@ -8,7 +8,7 @@ from logdex.cli.arguments import OPEN, WHOLE, Command, add_options, add_source
 from logdex.cli.output import say_json, table, words
 from logdex.cli.sources import open_path
 from logdex.report import size_text
-from logdex.usage import By
+from logdex.source import By
 
 if TYPE_CHECKING:
     import argparse

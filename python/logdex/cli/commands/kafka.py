@@ -23,10 +23,10 @@ from logdex.cli.commands.build_index import build_key_index
 from logdex.cli.output import Progress, complain, say, say_json, say_lines, say_report
 from logdex.cli.sources import open_path
 from logdex.cli.sources.kafka import files_to_dump
-from logdex.detection import Kind, kind_to_open
 from logdex.kafka import Log, LogSegment, ProducerState
 from logdex.kafka.files import LOG
 from logdex.kafka.log import INDEX_INTERVAL_BYTES, MAX_INDEX_BYTES, refuse_rebuild_into
+from logdex.source import Kind, kind_to_open
 
 if TYPE_CHECKING:
     import argparse

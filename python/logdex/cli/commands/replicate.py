@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _DETAILS = """\
 Copies the log of a running broker into DIR byte for byte, builds queues and index after it, and
-copies the topics, groups and offsets. It speaks the protocols of a slave, so nothing has to be
+copies the topics, groups and offsets. It uses the protocols of a slave, so nothing has to be
 installed or set at the broker. DIR can be read while it is written, and goes on where it stopped.
 Without --once it follows the broker until it gets SIGINT or SIGTERM.
 

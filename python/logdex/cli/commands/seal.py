@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from logdex._core import locate, sealed_directory
 from logdex.cli.arguments import OPEN, WHOLE, Command, add_options, add_source, open_options, word
 from logdex.cli.output import Progress, say_built
-from logdex.detection import Kind, kind_to_open
+from logdex.source import Kind, kind_to_open
 
 if TYPE_CHECKING:
     import argparse

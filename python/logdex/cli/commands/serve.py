@@ -43,7 +43,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--bind", dest="host", metavar="HOST", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)"
     )
     parser.add_argument("--port", type=port, metavar="N", default=10911, help="port; 0: any free one (default: 10911)")
-    parser.add_argument("--advertise", metavar="HOST:PORT", help="what clients are told to connect to")
+    parser.add_argument("--advertise", metavar="HOST:PORT", help="the address that clients get to connect to")
     parser.add_argument("--write", action="store_true", help="take messages, as a broker does")
     parser.add_argument(
         "--flush", choices=("async", "sync"), default="async", help="with --write: when messages are on the disk"
@@ -54,7 +54,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         metavar="SECONDS",
         default=5.0,
-        help="with --write --flush sync: then producers are told that the disk is late (default: 5)",
+        help="with --write --flush sync: after it, producers get the answer that the disk is late (default: 5)",
     )
     parser.add_argument(
         "--file-reserved-hours",
@@ -69,7 +69,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--no-create-topics",
         dest="create_topics",
         action="store_false",
-        help="with --write: make no topics for producers that ask for it",
+        help="with --write: create no topics for producers",
     )
     parser.add_argument(
         "--check-every",
@@ -77,9 +77,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         metavar="SECONDS",
         default=60.0,
-        help="with --write: ask about open transactions",
+        help="with --write: check open transactions",
     )
-    parser.add_argument("--ha-port", type=port, metavar="N", help="let slaves follow: the port of the log stream")
+    parser.add_argument("--ha-port", type=port, metavar="N", help="serve slaves: the port of the log stream")
     parser.add_argument(
         "--sync-slaves",
         action="store_true",

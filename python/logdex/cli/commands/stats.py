@@ -10,9 +10,9 @@ from logdex._files import refuse_broker_directory
 from logdex.cli.arguments import GEOMETRY, Command, add_options, add_source, open_options
 from logdex.cli.output import Progress, say, say_json, table
 from logdex.cli.sources.rocketmq import open_index
-from logdex.detection import Kind, kind_to_open
 from logdex.errors import LogdexError
-from logdex.hash_index.statistics import measure
+from logdex.hash_index.index_directory import measure
+from logdex.source import Kind, kind_to_open
 
 if TYPE_CHECKING:
     import argparse

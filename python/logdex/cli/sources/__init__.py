@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from logdex._core import locate
 from logdex.cli.arguments import open_options, settle_times
-from logdex.detection import Kind, kind_to_open, refusal
+from logdex.source import Kind, kind_to_open, refusal
 
 if TYPE_CHECKING:
     import argparse

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from logdex._core import SegmentReader, dump_file, read_records
 from logdex.cli.output import complain, say_json, say_lines, say_rows
 from logdex.cli.sources.opened import LogRead, Opened, Part, nothing_matches
-from logdex.detection import Kind
 from logdex.errors import CorruptFileError
 from logdex.hash_index import IndexDirectory
 from logdex.kafka import Log, LogDir, LogSegment, OffsetIndex, TimeIndex, checkpoint
@@ -27,7 +26,7 @@ from logdex.kafka.key_index import KeySettings
 from logdex.kafka.overview import TIMES, times_and_size
 from logdex.kafka.verify import content_findings
 from logdex.report import Report, merge, size_text, warn_of_topics
-from logdex.source import Info, Table
+from logdex.source import Info, Kind, Table
 
 if TYPE_CHECKING:
     import argparse

@@ -21,10 +21,8 @@ if TYPE_CHECKING:
 
     from logdex._core import BatchStream, SegmentReader
     from logdex.cli.output import Progress
-    from logdex.groups import GroupOffset
     from logdex.report import Report
-    from logdex.source import Source, Table
-    from logdex.usage import By, Usage
+    from logdex.source import By, GroupOffset, Source, Table, Usage
 
     Facts: TypeAlias = tuple[dict[str, Any], list[Table]]
 

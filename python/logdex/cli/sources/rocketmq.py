@@ -12,7 +12,6 @@ from arro3.core import RecordBatchReader
 from logdex._core import distinct, subtract_ranges, time_text
 from logdex.cli.output import BOLD, Progress, complain, in_flags, say_json, say_lines, say_rows, styled
 from logdex.cli.sources.opened import LogRead, Opened, Part, nothing_matches
-from logdex.detection import OFFSET_NAME, Kind, detect
 from logdex.hash_index.index_directory import describe_index
 from logdex.hash_index.query import TimeRange
 from logdex.report import Report, merge, size_text
@@ -20,7 +19,7 @@ from logdex.rocketmq import CommitLog, ConsumeQueue, IndexFile, IndexService, Me
 from logdex.rocketmq.find import ANY_TOPIC
 from logdex.rocketmq.overview import checkpoint_times, first_time
 from logdex.rocketmq.queues import UNIT_BYTES
-from logdex.source import Info, Table
+from logdex.source import OFFSET_NAME, Info, Kind, Table, detect
 
 if TYPE_CHECKING:
     import argparse

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from logdex._core import DEFAULT_DELAY_LEVELS
 from logdex._types import check_int64
-from logdex.hash_index.rolling import resolve_zone
+from logdex.hash_index.files import resolve_zone
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -42,7 +42,7 @@ class StoreOptions:
     multi_dispatch: bool | None = None
 
     def __post_init__(self) -> None:
-        """Check the options that need no look at the store.
+        """Check the options without reading the store.
 
         Raises:
             TypeError: A number is not an integer.

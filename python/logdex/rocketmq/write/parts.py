@@ -1,7 +1,7 @@
 """The parts of a store that is open for writing, and their steps: open, dispatch, deliver, flush, close.
 
 The order makes the store survive a crash: `abort` exists before anything changes; the log is on the disk before queues and index,
-and these before the checkpoint says so; `abort` is deleted last.
+and these before the checkpoint records them; `abort` is deleted last.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import errno
 import os
 import time
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,26 +25,98 @@ from logdex._core import (
     check_own_parts,
     delay_levels_ms,
     delete_log_file,
+    indexed_messages,
+    last_message,
     make_directory,
     replace_file,
     sync_directory,
     sync_file,
 )
 from logdex._files import refuse_broker_directory
-from logdex.errors import LockedError
+from logdex.arrow import INDEXED_COLUMNS
+from logdex.errors import CorruptFileError, LockedError
 from logdex.rocketmq.index_service import INDEXES_TAGS, IndexService
 from logdex.rocketmq.layout import ABORT, StoreLayout
-from logdex.rocketmq.write.dispatch import Dispatcher
 from logdex.rocketmq.write.options import DEFAULT_FILE_SIZE
 from logdex.rocketmq.write.recovery import READING, RecoveryPlan, RecoveryReport, holds_log, plan_recovery
 from logdex.rocketmq.write.retention import Deleted, DiskWatch
 from logdex.rocketmq.write.schedule import DelayOffsets, ScheduleService
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from datetime import datetime
 
+    from arro3.core import RecordBatch
+
     from logdex.rocketmq.write.options import StoreOptions
+
+
+_COLUMNS = tuple(dict.fromkeys([*ConsumeQueueWriter.columns, *INDEXED_COLUMNS]))
+_WORTH_THREADS_BYTES = 16 << 20
+
+
+@dataclass(slots=True)
+class Dispatcher:
+    """Replays the messages of a log, in their order, into the queues and the index. Not for several threads at a time.
+
+    Source: DefaultMessageStore.ReputMessageService, CommitLogDispatcherBuildConsumeQueue, CommitLogDispatcherBuildIndex.
+    """
+
+    _log: CommitLog
+    _queues: ConsumeQueueWriter
+    _index: IndexService
+    _tags: bool
+    offset: int
+    """Messages before this offset of the log are dispatched."""
+    store_timestamp: int = 0
+    """Store time of the last message that was dispatched, in ms; 0 before the first."""
+
+    def dispatch(self, end: int, *, index_from: int = 0) -> int:
+        """Dispatch the messages before `end` that are not dispatched; return their number.
+
+        The queues come before the index, so that a message that is found by its key is also in its queue. Messages before
+        `index_from` are not indexed.
+
+        Raises:
+            CorruptFileError: The log ends before `end`: another process has changed it.
+            OSError: An I/O error. What was dispatched stays; the next call dispatches the rest.
+        """
+        count = 0
+        for begin, part_end in ((0, min(index_from, end)), (index_from, end)):
+            for batch in self._messages(max(begin, self.offset), part_end):
+                self._queues.append_batch(batch)
+                if begin == index_from:
+                    self._index.index_once(batch, tags=self._tags)
+                count += batch.num_rows
+                self.offset, self.store_timestamp = last_message(batch) or (self.offset, self.store_timestamp)
+        self.offset = max(self.offset, end)
+        return count
+
+    def index(self, begin: int, end: int) -> int:
+        """Index the messages in a range of the log, without the queues; return the number of messages with a key."""
+        count = 0
+        for batch in self._messages(begin, end):
+            if self._index.index_once(batch, tags=self._tags):
+                count += indexed_messages(batch, tags=self._tags)
+        return count
+
+    def _messages(self, begin: int, end: int) -> Iterator[RecordBatch]:
+        if begin >= end:
+            return
+        reader = self._log.scan(
+            begin_phy_offset=begin,
+            end_phy_offset=end,
+            columns=_COLUMNS,
+            body="stored",
+            threads=1 if end - begin < _WORTH_THREADS_BYTES else 2,
+            check_crc=False,
+        )
+        yield from (batch for batch in reader if batch.num_rows)
+        for finding in reader.report.findings:
+            raise CorruptFileError(finding.path, finding.offset, finding.expected, finding.found)
+        if reader.end_offset is not None and reader.end_offset < end:
+            path, offset = self._log.place(reader.end_offset)
+            raise CorruptFileError(path, offset, f"messages up to offset {end}", "the end of the log")
 
 
 _LEAST_PAGES = 2
@@ -61,7 +133,7 @@ class StoreParts:
 
     log: CommitLogWriter
     recovered: RecoveryReport
-    """What opening found and did."""
+    """The faults that opening found, and the repairs."""
 
     def __init__(self, root: Path, options: StoreOptions, *, dry_run: bool = False) -> None:
         """Open a store. A dry run returns the same findings and counts, changes nothing, and leaves nothing open."""

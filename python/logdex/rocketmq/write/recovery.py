@@ -1,4 +1,4 @@
-"""What a start must do to a store, found out before anything is changed.
+"""The steps of a start, planned before anything is changed.
 
 Source: CommitLog#recoverNormally, #recoverAbnormally, DefaultMessageStore#recover. A broker that finds damage truncates its log
 there and deletes every later file, whatever they hold. Here that is an error if valid messages would be lost, unless the caller
@@ -22,11 +22,11 @@ from logdex._core import (
     is_index_file_name,
     truncate_log,
 )
-from logdex.detection import OFFSET_NAME
 from logdex.errors import CorruptFileError
 from logdex.report import Finding, Report
 from logdex.rocketmq.index_service import IndexService
 from logdex.rocketmq.read import valid_messages
+from logdex.source import OFFSET_NAME
 
 if TYPE_CHECKING:
     from logdex._types import Compat
@@ -74,13 +74,13 @@ class RecoveryPlan:
 
     Attributes:
         begin: The log was walked from here on.
-        end: The end of the log; what is behind it is truncated.
+        end: The end of the log; all after it is truncated.
         dispatch: Messages are dispatched again from here on; queues and index skip what they have.
         index_from: The index lacks messages from here on; None: it finds that out itself, from its entries.
-        index_beyond: Index files with messages behind the end, the oldest first.
+        index_beyond: Index files with messages after the end, the oldest first.
         tags: The index also holds tags (5.5.0); None: unknown, because no message in it has any.
         file_size: Bytes of a file of the log; 0 without files.
-        messages_lost: Valid messages behind the end.
+        messages_lost: Valid messages after the end.
         bytes_missing: Bytes that are missing at the end of the last file.
         left: Findings that a start does not repair.
     """
@@ -112,7 +112,7 @@ def plan_recovery(layout: StoreLayout, options: StoreOptions, queue_end: int) ->
     """Find out what a start must do to a store whose log has files; nothing is changed. Queues lead up to `queue_end`.
 
     Raises:
-        CorruptFileError: Valid messages behind damage would be lost, and may not.
+        CorruptFileError: Valid messages after damage would be lost, which was not allowed.
         GeometryError: Slots and entries of the index were not given and cannot be inferred from its files.
         ValueError: The sizes are not those of the existing files, or cannot be inferred from them.
         LockedError: Another index service writes to the index.
@@ -134,11 +134,11 @@ def plan_recovery(layout: StoreLayout, options: StoreOptions, queue_end: int) ->
         file_size = _file_size(log, end, options.file_size)
         behind: list[Finding] = []
         lost = _count_behind(log, end, behind)
-        # A batch that was refused is no damage.
+        # A batch that was refused is not damage.
         refused = log.place(end) if not lost and log.is_uncommitted(end) else None
         findings += [finding for finding in behind if (finding.path, finding.offset) != refused]
-        # Restored messages go back in time like truncated ones. A queue that leads to a message says that it is restored; but a
-        # broker that truncates its log leaves such units behind, too.
+        # Restored messages go back in time like truncated ones. A queue that leads to a message shows that it is restored; but a
+        # broker that truncates its log leaves such units, too.
         doubtful = _count_behind(log, end, [], led_to=queue_end) - lost if queue_end > end else 0
         if lost + doubtful and not options.truncate:
             raise _would_be_lost(log, end, lost, doubtful, findings)
@@ -217,7 +217,7 @@ def _stray(path: Path) -> Finding:
 
 
 def _file_size(log: CommitLog, end: int, wanted: int | None) -> int:
-    """Return the size of a file of the log; raise an error if it is not the requested one, or if nothing tells it."""
+    """Return the size of a file of the log; raise an error if it is not the requested one, or if it cannot be determined."""
     size = log.file_size
     if len(log.files) == 1 and log.is_cut_short(end):
         if wanted is None:
@@ -230,7 +230,7 @@ def _file_size(log: CommitLog, end: int, wanted: int | None) -> int:
 
 
 def _count_behind(log: CommitLog, end: int, findings: list[Finding], *, led_to: int = -1) -> int:
-    """Return the number of messages behind the end of the log that no broker truncated; see `valid_messages`."""
+    """Return the number of messages after the end of the log that no broker truncated; see `valid_messages`."""
     messages = valid_messages(
         log, ("phy_offset",), end, None, salvage=True, on_damage=findings.append, queue_end=led_to
     )
@@ -249,7 +249,7 @@ def _would_be_lost(log: CommitLog, end: int, lost: int, doubtful: int, findings:
         parts.append(f"{doubtful:,} that look as if a broker had truncated them, though queues lead to them,")
     kept = "a copy keeps them" if not doubtful else "a copy keeps the valid ones" if lost else "a copy leaves them out"
     return CorruptFileError(
-        path, offset, expected, f"{found}{' and '.join(parts)} behind it; truncate=True would remove them, {kept}"
+        path, offset, expected, f"{found}{' and '.join(parts)} after it; truncate=True would remove them, {kept}"
     )
 
 

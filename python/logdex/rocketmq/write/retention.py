@@ -1,6 +1,6 @@
 """Retention: which files of a store are expired, and whether its disk takes more.
 
-Source: DefaultMessageStore.CleanCommitLogService. Retention is per file of the log, by the time of its last write. It looks at no
+Source: DefaultMessageStore.CleanCommitLogService. Retention is per file of the log, by the time of its last write. It checks no
 topic, and not at what consumers have read.
 """
 
@@ -14,7 +14,7 @@ from datetime import datetime
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
-from logdex.hash_index.rolling import resolve_zone
+from logdex.hash_index.files import resolve_zone
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -117,7 +117,7 @@ class DiskWatch:
 
         Args:
             files: Log files, the oldest first, which may go.
-            reserved_hours: Return those of this age. None: as the options say, which includes the use of the disk.
+            reserved_hours: Return those of this age. None: as the options require, which includes the use of the disk.
             by_age: False: only those that go because of the use of the disk.
 
         Raises:

@@ -1,10 +1,10 @@
 """Scheduled messages: delivery of the parked messages that are due, and the table of what was delivered.
 
-Source: ScheduleMessageService. A message of level *n* waits in queue *n* - 1
-of `SCHEDULE_TOPIC_XXXX`. `config/delayOffset.json` says up to where each level was delivered. After a crash the messages that
-were delivered since it was written are delivered again. A broker writes it every 10 s; here synchronous flush writes it after
-each delivery. The file is in fastjson's JSON: integer names have no quotes. 4.9.3 and 5.3.3 write the offsets on
-one line, 5.5.0 one per line; 5.x adds `dataVersion`. Other content of the file and its format are kept.
+Source: ScheduleMessageService. A message of level *n* waits in queue *n* - 1 of `SCHEDULE_TOPIC_XXXX`. `config/delayOffset.json`
+holds the end of the delivered part of each level. After a crash, the messages that were delivered since it was written are
+delivered again. A broker writes it every 10 s; here synchronous flush writes it after each delivery. The file is in fastjson's
+JSON: integer names have no quotes. 4.9.3 and 5.3.3 write the offsets on one line, 5.5.0 one per line; 5.x adds `dataVersion`.
+Other content of the file and its format are kept.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ScheduleService:
         """Deliver the messages of all levels that are due at a time, in ms since the epoch; return their number.
 
         Some parked messages are skipped with a warning: those that cannot be read, that do not name their topic and queue, or
-        that no log takes; and half messages, as a broker does. If the system refuses, what was delivered by then is not
+        that no log takes; and half messages, as a broker does. After an I/O error, the messages delivered by then are not
         delivered again.
         """
         return sum(self._deliver(level, now) for level in range(1, len(self._levels) + 1))

@@ -76,7 +76,7 @@ class PutResult(NamedTuple):
 
 
 class StoreStatistics(NamedTuple):
-    """What a writer did since it was opened, and what it has still to do. Source: StoreStatsService.
+    """Counts of the work of a writer since it was opened, and of its pending work. Source: StoreStatsService.
 
     Delivered messages count as well. A put counts when it ends, with its flush if it waits for one.
     """
@@ -96,7 +96,7 @@ class StoreStatistics(NamedTuple):
 
 
 class WriterState(NamedTuple):
-    """Whether a store that is written can go on: what is wrong, and since when.
+    """The state of a store that is written: what is wrong, and since when.
 
     "retrying": a service met an error that may pass, and tries again every second; puts go on. "failed": a write or an fsync
     failed; every later put, flush and close raises the error.
@@ -167,7 +167,7 @@ class StoreWriter(Closing):
         """Open a store for writing, or begin a new one.
 
         It does what a broker's start does: it takes the lock of the store, finds the end of the log, truncates log, queues and
-        index there, and dispatches what queues and index lack. But it raises an error if there are valid messages behind damage,
+        index there, and dispatches what queues and index lack. But it raises an error if there are valid messages after damage,
         and what it removes cannot come back. If it raises an error, nothing was changed.
 
         Args:
@@ -185,7 +185,7 @@ class StoreWriter(Closing):
             flush: When the log is flushed to the disk: "async", twice a second by a thread; "sync", before a put returns; "none",
                 by `flush` and `close`.
             last_exit_ok: Whether the last writer closed the store; None: it did if there is no file `abort`.
-            truncate: Truncate the log at damage even if there are valid messages behind it.
+            truncate: Truncate the log at damage even if there are valid messages after it.
             services: A thread dispatches, delivers scheduled messages, flushes queues and writes the checkpoint, as a broker
                 does; False: the methods for it, and `close`, do that.
             begin_phy_offset: Offset at which the log of a new store begins: the first byte of a file.
@@ -199,7 +199,7 @@ class StoreWriter(Closing):
                 left `config/lmqConsumerOffset.json` (enableLmq), else False.
 
         Raises:
-            CorruptFileError: There are valid messages behind damage; or the table of delay levels cannot be read.
+            CorruptFileError: There are valid messages after damage; or the table of delay levels cannot be read.
             LockedError: A running broker or another writer holds the store; it has the process id.
             FileExistsError: The directory is neither a store nor empty.
             GeometryError: Slots and entries were not given and cannot be inferred from the index files.
@@ -249,7 +249,7 @@ class StoreWriter(Closing):
     ) -> PutResult:
         """Put one message. For many, `put_messages` is much faster.
 
-        The body is stored as it is; `sys_flag` must say how it is compressed. `keys`, one text with spaces between the keys or
+        The body is stored as it is; `sys_flag` must name its compression. `keys`, one text with spaces between the keys or
         several texts, `tags` and `uniq_key` become the properties KEYS, TAGS and UNIQ_KEY. A `delay_level`, 1 to 18 with the
         default levels, parks the message for the delay of that level; 0 does not. Hosts are `ip:port` or `[ipv6]:port`, by
         default the store's; times are by default now. A `store_timestamp` is for messages that are restored.
@@ -289,7 +289,7 @@ class StoreWriter(Closing):
             messages: Arrow data with message columns, of which only `topic` is needed, or a mapping of columns. The messages get
                 new places: `queue_offset`, `phy_offset`, `msg_id`, `store_size` and `body_crc` are ignored. A `store_timestamp`
                 is kept.
-            body: "decoded": bodies are plain; "stored": as a log holds them, perhaps compressed, as `sys_flag` says.
+            body: "decoded": bodies are plain; "stored": as a log holds them, perhaps compressed, by `sys_flag`.
             park: Park messages with a delay level (property DELAY). False for messages from a log: they were parked there.
 
         Returns:
@@ -334,7 +334,7 @@ class StoreWriter(Closing):
             self._wake()
 
     def follow(self, seen: Callable[[list[tuple[str, int, int]]], None] | None) -> None:
-        """Let readers see each message as soon as it is dispatched, and call `seen` then, in the service thread.
+        """Show readers each message as soon as it is dispatched, and call `seen` then, in the service thread.
 
         `seen` is called with the queues that grew: topic, queue id, and queue offset of the next message. None: readers see
         messages within a second again. It needs the service thread.
@@ -413,7 +413,7 @@ class StoreWriter(Closing):
 
     @property
     def recovered(self) -> RecoveryReport:
-        """What opening found and did: damage at the end of the log, what was truncated and dispatched again."""
+        """The result of opening: damage at the end of the log, what was truncated and dispatched again."""
         return self._parts.recovered
 
     @property
@@ -444,7 +444,7 @@ class StoreWriter(Closing):
 
     @property
     def state(self) -> WriterState:
-        """Whether the writer can go on; else the error and since when."""
+        """The state of the writer: it can go on, or the error and since when."""
         failure = self._parts.failure
         if failure is not None:
             return WriterState("failed", *failure)
@@ -456,7 +456,7 @@ class StoreWriter(Closing):
         """Return what the writer did since it was opened, and what it has still to do.
 
         Raises:
-            OSError: The system does not say how full the disk is.
+            OSError: The use of the disk cannot be read.
         """
         self._check_open()
         parts = self._parts
@@ -533,14 +533,14 @@ def _optional_ms(value: Time | None, name: str) -> int | None:
 
 
 _dropped: SimpleQueue[_Services] = SimpleQueue()
-"""The services of writers that nobody closed. `open` waits for them, so that their stores can be opened again at once."""
+"""The services of writers that were not closed. `open` waits for them, so that their stores can be opened again at once."""
 
 
 def _abandon(parts: StoreParts, services: _Services | None, process: int) -> None:
-    """Let a store go that nobody closed; what a forked child has of it is its parent's.
+    """Release a store that was not closed; in a forked child it belongs to the parent.
 
     The cyclic collector may call this in any thread at any line. So it takes no lock and waits for no thread: a running service
-    thread lets the store go itself, after its current call.
+    thread releases the store itself, after its current call.
     """
     if process == fork_generation():
         if services is None or not services.end():
@@ -564,7 +564,7 @@ class _Services:
         self._process = fork_generation()
         self._thread: threading.Thread | None = None
         self.seen: Callable[[list[tuple[str, int, int]]], None] | None = None
-        """What is called after messages were dispatched, which readers see at once then. It raises nothing."""
+        """The call after messages were dispatched and are visible to readers. It raises nothing."""
         self._seen_offset = 0
 
     @property
@@ -580,13 +580,13 @@ class _Services:
         self._thread.start()
 
     def wake(self) -> None:
-        """Let the thread dispatch."""
+        """Wake the thread to dispatch."""
         if not self._woken:
             self._woken = True
             self._signals.put(None)
 
     def end(self) -> bool:
-        """Let the thread abandon the store after its current call; return whether it will."""
+        """Make the thread abandon the store after its current call; return whether it will."""
         self._abandoned = self._stopped = True
         self._signals.put(None)
         return self._serving
@@ -636,7 +636,7 @@ class _Services:
                     due[call] = time.monotonic() + max(pauses.get(call, 0.0), 0.0 if passed else _RETRY_SECONDS)
 
     def _let_see(self) -> None:
-        """Tell that messages were dispatched."""
+        """Report that messages were dispatched."""
         # Another thread may take it away meanwhile.
         seen = self.seen
         if seen is None:
@@ -659,7 +659,7 @@ class _Services:
         except WriteFailedError as error:
             _log.error("%s: %s", name, error)
             return False
-        except Exception as error:  # noqa: BLE001 -- what may pass is tried again, and told
+        except Exception as error:  # noqa: BLE001 -- a passing error is tried again, and logged
             if name not in self._failing:
                 _log.warning("%s: %s; it is tried again every second", name, error)
                 self._failing[name] = WriterState("retrying", error, datetime.now(timezone.utc))

@@ -6,7 +6,7 @@ whole index files from these entries. Only counts and names return to the driver
 
 A sequential build puts the log's entries one after another into files of N-1 entries. So file k holds the entries k(N-1) up to
 (k+1)(N-1), and its header starts with the end of file k-1 (IndexService#getAndCreateLastIndexFile). Two more rules decide
-whether a last file without entries exists: a broker opens the file for a message before it knows whether the message has keys
+whether a last file without entries exists: a broker opens the file for a message before it checks the message for keys
 (IndexService#buildIndex), so one more message after a full file creates a new file, and any message creates the first one.
 """
 
@@ -23,14 +23,12 @@ from pyspark.errors import PySparkException
 
 from logdex._core import IndexRows, plan_log, write_index_rows
 from logdex._types import check_int64
-from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES
+from logdex.hash_index.files import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES
 from logdex.report import Report
 from logdex.rocketmq.index_service import INDEXES_TAGS
 from logdex.rocketmq.layout import find_layout
 from logdex.spark.damage import SparkDamage
-from logdex.spark.index.job import WrittenFile, index_files
-from logdex.spark.index.object_job import make_job
-from logdex.spark.index.rolling_files import RollingFiles
+from logdex.spark.index.job import RollingFiles, WrittenFile, index_files, make_job
 from logdex.spark.workers import (
     call_beside,
     call_in_tasks,
@@ -52,8 +50,7 @@ if TYPE_CHECKING:
     from logdex._types import Access, Compat
     from logdex.report import Finding
     from logdex.rocketmq import CommitLog
-    from logdex.spark.index.job import Job
-    from logdex.spark.index.object_job import ObjectJob
+    from logdex.spark.index.job import Job, ObjectJob
 
 logger = logging.getLogger("logdex.spark")
 
@@ -154,7 +151,7 @@ def _cores(spark: SparkSession) -> int:
     try:
         return int(spark.sparkContext.defaultParallelism)
     except PySparkException:
-        # A Connect session does not know the cores of its server.
+        # A Connect session cannot read the number of cores of its server.
         return _UNKNOWN_CORES
 
 

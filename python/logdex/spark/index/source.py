@@ -1,7 +1,7 @@
 """Format `rocketmq_index`: index files as a table of entries, and any DataFrame of index entries into index files.
 
 Each task of a write fills its own files, in the order of offsets. A broker searches files from the newest to the oldest and
-stops at the first one that begins before the range it looks for, so files must follow one another in offset and in time. The
+stops at the first one that begins before the searched range, so files must follow one another in offset and in time. The
 commit therefore rejects tasks that overlap, and files that would not follow those of the directory.
 """
 
@@ -18,12 +18,10 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from logdex._core import EntryRows, entry_rows, plan_files, planned_file_faults
 from logdex._types import check_int64
 from logdex.arrow import ENTRY_COLUMNS as WRITTEN_COLUMNS
-from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES, file_size
+from logdex.hash_index.files import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES, file_size
 from logdex.rocketmq import IndexFile, IndexService
 from logdex.spark import options as opt
-from logdex.spark.index.job import WrittenFile, finish_commits, index_files
-from logdex.spark.index.object_job import make_job
-from logdex.spark.index.rolling_files import RollingFiles
+from logdex.spark.index.job import RollingFiles, WrittenFile, finish_commits, index_files, make_job
 from logdex.spark.log_source import LogReader, LogSource, SeveralReads, Task
 from logdex.spark.schema import (
     ENTRY_COLUMNS,
@@ -45,8 +43,7 @@ if TYPE_CHECKING:
 
     from logdex.report import Damage
     from logdex.spark.damage import SparkDamage
-    from logdex.spark.index.job import Job
-    from logdex.spark.index.object_job import ObjectJob
+    from logdex.spark.index.job import Job, ObjectJob
 
 
 FORMAT = "rocketmq_index"
@@ -62,7 +59,7 @@ _SAMPLES_A_TASK = 100
 
 
 class IndexSource(LogSource):
-    """The data source behind `spark.read.format("rocketmq_index")` and `df.write`; docs/spark.md lists the options."""
+    """The data source of `spark.read.format("rocketmq_index")` and `df.write`; docs/spark.md lists the options."""
 
     @classmethod
     def name(cls) -> str:
@@ -276,7 +273,7 @@ def check_order(present: Sequence[Span], tasks: Sequence[Span]) -> None:
     Two spans may share an end: all keys of a message have one offset, and two messages can have one millisecond.
 
     Raises:
-        ValueError: Two of them overlap; the message names both and says what to do.
+        ValueError: Two of them overlap; the message names both and the solution.
     """
     advice = "write logdex.spark.arrange(df) instead of df"
     for kind in ("offset", "time"):

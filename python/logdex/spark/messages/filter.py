@@ -20,7 +20,7 @@ FILTER_OPTIONS = ("topic", "keys", "msg_id", "queue_id", "queue_offset", "phy_of
 
 @dataclass(frozen=True, slots=True)
 class MessageFilter:
-    """Conditions that must all hold; None is no condition. `keys` are compared with the unique key and with each of the keys.
+    """Conditions that must all hold; None: no condition. `keys` are compared with the unique key and with each of the keys.
 
     Offsets are a range or single numbers. Times are milliseconds, both included.
     """
@@ -62,7 +62,7 @@ class MessageFilter:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no message can pass."""
+        """True if no message can pass."""
         lists = (self.topics, self.keys, self.msg_ids, self.queue_ids, self.queue_offsets, self.phy_offsets)
         return any(wanted is not None and not wanted for wanted in lists) or self.times[0] > self.times[1]
 
@@ -72,7 +72,7 @@ class MessageFilter:
         return None if self.keys is None else sorted(filter(None, self.keys))
 
     def selection(self) -> _core.MessageFilter:
-        """Return the filter for the scan; `apply` then checks the values that it does not know."""
+        """Return the filter for the scan; `apply` then checks the values that it does not cover."""
         low, high = extent(self.queue_offsets)
         least, greatest = extent(self.phy_offsets)
         return _core.MessageFilter(

@@ -1,4 +1,4 @@
-"""How a read of a store is split into tasks: messages at known offsets, parts of queues, and ranges of the log."""
+"""The tasks of a read of a store: single messages by id and index, parts of queues, and ranges of the log."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Write messages into a new store: `df.coalesce(1).write.format("rocketmq").mode("append").save(directory)`.
 
 The log of a store is one sequence, so one task writes it: rows become messages in their order, with new places in log and queues.
-A task attempt writes a store of its own beside the directory; the commit gives it the directory's name, in one rename.
+A task attempt writes a store of its own next to the directory; the commit gives it the directory's name, in one rename.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class StoreSink(DataSourceArrowWriter):
 
     @property
     def directory(self) -> Path:
-        """Where the attempts of tasks write: on the file system of the target, which must have room and take a rename."""
+        """The directory of the attempts of tasks: on the file system of the target, which must support renames."""
         return self.target.with_name(f".{self.target.name}.{self.job_id}")
 
     def start(self) -> None:
@@ -75,7 +75,7 @@ class StoreSink(DataSourceArrowWriter):
             return WriterCommitMessage()
         store = self.directory / attempt_name()
         own = store.name.partition("-")[0]
-        # A retried or speculative attempt of this task is none.
+        # Retries of a task do not count as further tasks.
         if any(each.name.partition("-")[0] != own for each in self.directory.iterdir()):
             raise ValueError(_ADVICE)
         try:
@@ -127,7 +127,7 @@ def check_columns(schema: StructType) -> None:
     """Check that rows of this schema are messages.
 
     Raises:
-        ValueError: There is no topic, or a column is no message column, or has another type.
+        ValueError: There is no topic, or a column is not a message column, or has another type.
     """
     names: Sequence[str] = schema.fieldNames()
     require_columns(names, ("topic",), "a write of format rocketmq")

@@ -47,7 +47,7 @@ _OPTIONS = (*LOG_OPTIONS, *FILTER_OPTIONS, "commitLog", "startingOffset", "maxBy
 
 
 class MessagesSource(LogSource):
-    """The data source behind `spark.read.format("rocketmq").load(store)`, and `readStream`; docs/spark.md lists the options."""
+    """The data source of `spark.read.format("rocketmq").load(store)`, and `readStream`; docs/spark.md lists the options."""
 
     @classmethod
     def name(cls) -> str:
@@ -139,7 +139,7 @@ class ReadOptions:
 
     def tasks(self, damage: SparkDamage) -> list[Task]:
         """Split what is wanted into tasks."""
-        # A broker's walk ends at damage, so a file must not be split behind it.
+        # A broker's walk ends at damage, so a file must not be split after it.
         size = self.size if self.compat is None else TaskSize(MAX_INT64, self.size.min_tasks)
         plan = MessagePlan(self.layout, self.open(), self.wanted, pushdown=self.pushdown)
         damage.miss_topics(plan.unknown_topics())
@@ -170,7 +170,7 @@ class ReadOptions:
                 yield from self._scanned(log, piece.begin, piece.end, self.wanted, damage)
 
     def _scanned(self, log: CommitLog, begin: int, end: int, wanted: MessageFilter, damage: Damage) -> Iterator[Any]:
-        """Read a range of the log, also behind damage unless a broker's release is asked for."""
+        """Read a range of the log, also after damage unless `compat` names a broker's release."""
         columns, selection = self._read_columns, wanted.selection()
 
         def add(finding: Finding) -> None:

@@ -67,7 +67,7 @@ impl BatchBuilder {
         }
     }
 
-    /// Raise the size limit to the maximum of a batch.
+    /// Raises the size limit to the maximum of a batch.
     pub(crate) fn unbounded(mut self) -> Self {
         self.most_bytes = MOST_BYTES;
         self

@@ -143,7 +143,7 @@ fn frames_may_follow_each_other() {
 
 #[test]
 fn headers_that_promise_much_reserve_little() {
-    // Zstandard: a frame that states 2^60 bytes, and one that asks for a window of 2 GiB.
+    // Zstandard: a frame that states 2^60 bytes, and one that requires a window of 2 GiB.
     let stated = b"\x28\xb5\x2f\xfd\xc0\x88\x00\x00\x00\x00\x00\x00\x00\x10\x01\x00\x00";
     let window = b"\x28\xb5\x2f\xfd\x00\xa8\x01\x00\x00";
     for stored in [&stated[..], window] {

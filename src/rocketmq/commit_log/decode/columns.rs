@@ -41,7 +41,7 @@ pub enum Column {
     StoreSize,
     /// Checksum of the stored body.
     BodyCrc,
-    /// How often consumers returned the message.
+    /// The number of times that consumers returned the message.
     ReconsumeTimes,
     /// Offset of the transaction's half message.
     PreparedTransactionOffset,

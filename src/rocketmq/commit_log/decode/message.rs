@@ -39,7 +39,7 @@ impl Message {
         }
     }
 
-    /// Returns the message of a whole frame at the offset that it states, with its body as it is stored; `None` if it is no frame.
+    /// Returns the message of a whole frame at the offset that it states, with its body as it is stored; `None` if it is not a frame.
     pub fn stored(bytes: &[u8]) -> Option<Self> {
         let total = u32::from_be_bytes(*bytes.first_chunk()?);
         let magic = u32::from_be_bytes(*bytes.get(4..)?.first_chunk()?);

@@ -2,7 +2,7 @@
 //!
 //! When a broker truncates its log, it erases nothing. New messages overwrite the old ones from that offset on. If a
 //! new message ends where an old one began, the old messages follow it as if they were new. Their magic, lengths,
-//! checksum and stated offset are valid. Two signs tell them apart. The store time is earlier than that of a message
+//! checksum and stated offset are valid. Two signs distinguish them. The store time is earlier than that of a message
 //! before it. The queue offset occurred before in its queue.
 //!
 //! A clock that stepped back has the same effect. So a message is marked as truncated only after the end of the log in

@@ -32,7 +32,7 @@ pub enum Refusal {
     DelayLevel,
 }
 
-/// Where and why a walk ended.
+/// The end of a walk, and its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stop {
     /// Log offset.
@@ -41,7 +41,7 @@ pub struct Stop {
     pub refusal: Option<Refusal>,
 }
 
-/// What was found at a position of the log.
+/// The content of a position of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// A message.

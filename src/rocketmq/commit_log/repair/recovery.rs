@@ -41,7 +41,7 @@ pub struct Start {
     pub settle: bool,
 }
 
-/// What a broker does at startup.
+/// The repairs of a broker at startup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recovery {
     /// Start of the file where the walk starts.
@@ -56,7 +56,7 @@ impl CommitLog {
     /// Returns what a broker would do with this log at startup.
     ///
     /// # Errors
-    /// `Corrupt` if a writer asks and the name of a file does not fit; an I/O error, with the path.
+    /// `Corrupt` for a writer if the name of a file does not fit; an I/O error, with the path.
     pub fn recovery(&self, start: Start) -> Result<Recovery> {
         if start.settle {
             offset_files::refuse_misnamed(&self.directories)?;

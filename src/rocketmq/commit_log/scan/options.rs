@@ -14,7 +14,7 @@ pub enum AtDamage {
     Salvage,
     /// The scan continues at the next message and skips messages that a broker truncated.
     ///
-    /// Messages before `queue_end` are returned even if they look truncated, because consume queues point to them.
+    /// Messages before `queue_end` are returned even if they seem truncated, because consume queues point to them.
     Skip {
         /// Log offset up to which consume queues point; 0 without queues.
         queue_end: u64,

@@ -1,7 +1,7 @@
 //! Scan with several threads, in the order of the log.
 //!
 //! Frames are only found by walking. A thread that starts in the middle of a file guesses: it starts at the first
-//! message that states its own offset. The caller's thread knows where the previous piece ended. If the guess differs,
+//! message that states its own offset. The caller's thread has the end of the previous piece. If the guess differs,
 //! it reads the piece again from there. So the messages are those of a single walk, whatever the bytes are.
 //!
 //! A scan that continues after damage has threads up to the first damage. From there on it is a single walk.
@@ -149,7 +149,7 @@ pub(crate) struct Parallel {
     process: Generation,
     /// Missing files inside the range, ascending.
     gaps: GapsAhead,
-    /// When it last looked for signals.
+    /// The time of the last check for signals.
     looked: Instant,
 }
 
@@ -189,7 +189,7 @@ impl Parallel {
                     rules.run(&piece, &tell, &mut kept);
                 }
             };
-            // If the system refuses a thread, the others read its pieces; without any, the caller does.
+            // If a thread cannot be started, the others read its pieces; without any, the caller does.
             drop(thread::Builder::new().name(format!("logdex-scan-{number}")).spawn(run));
         }
         drop(taken);

@@ -131,7 +131,7 @@ impl Past {
         begin < self.last_begin
     }
 
-    /// Record that a broker's walk ends here.
+    /// Records that a broker's walk ends here.
     pub(crate) fn stop(&mut self) {
         self.stopped = true;
         if let Some(last) = &mut self.last {
@@ -140,7 +140,7 @@ impl Past {
         }
     }
 
-    /// Record that a broker's walk continues in the next file, whatever follows in this one.
+    /// Records that a broker's walk continues in the next file, whatever follows in this one.
     pub(crate) fn leave_file(&mut self) {
         self.left_file = true;
     }
@@ -193,7 +193,7 @@ pub(crate) fn next_frame<S: ReadAt + ?Sized>(
     Ok(None)
 }
 
-/// Add the refusal to the report.
+/// Adds the refusal to the report.
 pub(crate) fn tell(checked: &mut Report, file: &OffsetFile, stop: &Stop) {
     // An empty file is reported elsewhere.
     let Some(refusal) = stop.refusal.filter(|_| file.len > 0) else {

@@ -22,11 +22,11 @@ pub(crate) struct Located {
     suspect: Suspect,
 }
 
-/// How often, and how long each time, a batch is waited for whose writer may be about to complete it.
+/// The number of waits, and the length of each, for a batch whose writer may be about to complete it.
 const PATIENCE: usize = 10;
 const MOMENT: Duration = Duration::from_millis(10);
 
-/// What follows a batch that is not completed.
+/// The bytes after a batch that is not completed.
 enum Behind {
     Nothing,
     /// Only messages of the store time of the batch. A batch that is put now has one.
@@ -81,7 +81,7 @@ pub struct Scan<S> {
     filter: Filter,
     /// Truncated messages from this offset on are skipped.
     truncated_from: Option<u64>,
-    /// Whether padding that does not end with its file ends the walk.
+    /// True if padding that does not end with its file ends the walk.
     ends_at_odd_blank: bool,
     /// Missing files inside the range.
     gaps: GapsAhead,
@@ -161,14 +161,14 @@ impl<S: ReadAt> Scan<S> {
         self
     }
 
-    /// Set whether the checksums of bodies are checked.
+    /// Sets whether the checksums of bodies are checked.
     #[must_use]
     pub fn checking(mut self, crc: bool) -> Self {
         self.window.crc = crc;
         self
     }
 
-    /// Return only messages that pass a filter. The walk still reads all others, because the signs of later messages
+    /// Returns only messages that pass a filter. The walk still reads all others, because the signs of later messages
     /// depend on them.
     #[must_use]
     pub fn filtering(mut self, filter: Filter) -> Self {
@@ -176,7 +176,7 @@ impl<S: ReadAt> Scan<S> {
         self
     }
 
-    /// Skip truncated messages from this offset on, in a salvaging walk.
+    /// Skips truncated messages from this offset on, in a salvaging walk.
     ///
     /// Only messages after damage can be truncated. So messages are judged only then: the walk goes back for those before it.
     #[must_use]
@@ -195,7 +195,7 @@ impl<S: ReadAt> Scan<S> {
         self
     }
 
-    /// Report these gaps between the files when the walk passes them.
+    /// Reports these gaps between the files when the walk passes them.
     #[must_use]
     pub fn reporting(mut self, gaps: Vec<Gap>) -> Self {
         self.gaps = GapsAhead::within(gaps, self.begin, self.end);
@@ -207,7 +207,7 @@ impl<S: ReadAt> Scan<S> {
         &self.checked
     }
 
-    /// Start the walk at `begin`, which must be the start of a frame. All messages before it in the file must be valid.
+    /// Starts the walk at `begin`, which must be the start of a frame. All messages before it in the file must be valid.
     ///
     /// # Errors
     /// An I/O error, with the path.
@@ -216,7 +216,7 @@ impl<S: ReadAt> Scan<S> {
         self.starting_at(begin)
     }
 
-    /// Start the walk at this offset, which must be the start of a frame. All messages before it must be valid.
+    /// Starts the walk at this offset, which must be the start of a frame. All messages before it must be valid.
     ///
     /// A walk that skips truncated messages goes back from there if it needs the messages before it.
     ///
@@ -313,7 +313,7 @@ impl<S: ReadAt> Scan<S> {
                     if (refusal != Refusal::Unwritten || behind.is_some()) && self.is_written_by_now()? {
                         continue;
                     }
-                    // Truncated messages follow only in the last file, and only its messages tell them.
+                    // Truncated messages follow only in the last file, and only its messages show them.
                     if behind.is_some() && self.is_in_last_file() && self.went_back(self.next_file.saturating_sub(1)) {
                         continue;
                     }
@@ -394,7 +394,7 @@ impl<S: ReadAt> Scan<S> {
             return Ok(());
         }
         let behind = self.next_frame()?;
-        // The messages of all files tell which of the messages in the padding are older.
+        // The messages of all files show which of the messages in the padding are older.
         if behind.is_some() && self.went_back(0) {
             return Ok(());
         }

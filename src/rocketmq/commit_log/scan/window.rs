@@ -23,7 +23,7 @@ pub(crate) struct Window {
     size: usize,
     /// Bytes of the last read of a remote file.
     far: u64,
-    /// Whether body checksums are checked.
+    /// True if body checksums are checked.
     pub(crate) crc: bool,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::rocketmq::commit_log::frame::{MAGIC_BLANK, MAGIC_V1, MAGIC_V2, body_crc};
 
-/// What a frame is made of; the sizes follow from it.
+/// The parts of a frame; the sizes follow from it.
 #[derive(Clone, Debug)]
 pub(super) struct TestMessage {
     pub(super) topic: String,

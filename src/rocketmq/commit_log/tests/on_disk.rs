@@ -144,7 +144,7 @@ fn the_end_of_a_full_file_is_the_next_file_s_beginning() {
     assert_eq!(read.max_offset().unwrap(), last, "a broken first frame is the end");
 }
 
-/// What a scan gives with this many threads: offsets, and where and why it ended.
+/// The result of a scan with this many threads: offsets, the end and its reason.
 fn with_threads(log: &CommitLog, scan: &ScanOptions, threads: usize) -> (Vec<i64>, Option<super::Stop>, usize) {
     let columns = vec![Column::PhyOffset, Column::Body];
     let scan = ScanOptions { columns, threads, ..scan.clone() };
@@ -186,7 +186,7 @@ fn threads_give_what_one_walk_gives() {
             assert_eq!(with_threads(&read, &part, threads), with_threads(&read, &part, 1), "{begin}..{end}");
         }
     }
-    // Damage ends it at the same place; a reader that is let go of lets go of its threads.
+    // Damage ends it at the same place; a reader that is dropped ends its threads.
     let path = read.files().unwrap()[1].path.clone();
     log.files[1].1[9_000_000] ^= 1;
     fs::write(&path, &log.files[1].1).unwrap();

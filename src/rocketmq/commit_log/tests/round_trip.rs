@@ -1,4 +1,4 @@
-//! What is written is read, and put again as it was: messages of every shape, in logs of every file size.
+//! Written messages are read, and put again unchanged: messages of every shape, in logs of every file size.
 
 use std::collections::HashMap;
 
@@ -189,7 +189,7 @@ proptest! {
             let mut written = std::fs::read(directory.path().join(format!("{start:020}"))).unwrap();
             let blank = written.windows(8).rposition(|bytes| bytes[4..] == MAGIC_BLANK.to_be_bytes());
             if let Some(behind) = blank.map(|at| at + 8).filter(|_| log.end > start + file_size) {
-                // What stands after a BLANK frame is anything; of ours it is zero.
+                // The bytes after a BLANK frame are undefined; ours are zero.
                 prop_assert!(written[behind..].iter().all(|byte| *byte == 0));
                 written[behind..].copy_from_slice(&wanted[behind..]);
             }

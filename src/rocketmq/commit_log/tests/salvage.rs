@@ -120,7 +120,7 @@ fn what_is_written_over_the_end_of_a_file_meanwhile_is_given_with_its_beginning_
     let files: Vec<OffsetFile> = log.files.iter().map(|(start, _)| listed(*start, 700)).collect();
     let last = files.last().unwrap().start;
     for (number, end) in log.offsets.iter().enumerate().filter(|(_, end)| **end < last) {
-        // The file that ends there is read as it was, and looked at again as it is; those after it are there already.
+        // The file that ends there is read as it was, and read again as it is; those after it are there already.
         let (bytes, end) = (log.files.clone(), *end);
         let mut opened = HashMap::new();
         let open = move |file: &OffsetFile| {
@@ -177,12 +177,12 @@ fn every_flipped_byte_costs_one_message_at_most() {
     assert!(lost > 100, "{lost}");
 }
 
-/// Start of the last file that holds messages.
+/// Starts of the last file that holds messages.
 fn last_begin(files: &[(u64, Vec<u8>)]) -> u64 {
     files.iter().rfind(|(_, bytes)| bytes.first_chunk() != Some(&[0u8; 8])).map_or(0, |(start, _)| *start)
 }
 
-/// What a walk without truncated messages returns from here on: the offsets, and the kinds and places of the findings.
+/// The result of a walk without truncated messages from here on: the offsets, and the kinds and places of the findings.
 fn valid(files: &[(u64, Vec<u8>)], begin: Option<u64>) -> (Vec<u64>, Vec<(&'static str, u64)>) {
     let mut walk = scan(files, begin.unwrap_or(0), u64::MAX).salvaging(last_begin(files)).without_truncated(0);
     if begin.is_some() {
@@ -283,7 +283,7 @@ fn cut_off_messages_that_come_back_are_told_by_their_past() {
         assert_eq!(*offset, log.offsets[number]);
         assert_eq!(signs.as_deref(), (number > 4).then_some("time-back"), "message {number}");
     }
-    // Another one, which goes to a queue that had this offset already among the ghosts.
+    // Another one, which goes to a queue that had this offset already among the truncated messages.
     let mut next = old[0].clone();
     next.numbers[2] = 3;
     next.numbers[5] = 9_001;

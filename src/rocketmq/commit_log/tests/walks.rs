@@ -1,4 +1,4 @@
-//! Where a walk begins, goes and ends.
+//! The start, the steps and the end of a walk.
 
 use super::encoder::{TestLog, TestMessage};
 use super::{offsets, scan, small_log, walk};

@@ -71,7 +71,7 @@ impl Frames {
         Ok((phy_offset, store_size))
     }
 
-    /// Where the frames end now, for [`Self::back_to`].
+    /// The present end of the frames, for [`Self::back_to`].
     pub(super) fn mark(&self) -> FramesMark {
         FramesMark { bytes: self.bytes.len(), pieces: self.pieces.len(), end: self.end, messages: self.messages }
     }

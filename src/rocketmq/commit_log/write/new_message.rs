@@ -27,7 +27,7 @@ pub struct GivenMessage<'a> {
     pub store_timestamp: Option<i64>,
     /// The broker; `None`: the writer's.
     pub store_host: Option<Host>,
-    /// How often a consumer returned it.
+    /// The number of times that a consumer returned it.
     pub reconsume_times: i32,
     /// Offset of the half message.
     pub prepared_transaction_offset: i64,

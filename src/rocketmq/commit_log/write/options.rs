@@ -1,10 +1,10 @@
-//! How a log is written, and how messages are put.
+//! Options of a log that is written, and of puts.
 
 use super::host::Host;
 use super::limits::Limits;
 use crate::rocketmq::commit_log::Bodies;
 
-/// How a log is written.
+/// Options of a log that is written.
 #[derive(Clone, Copy, Debug)]
 pub struct WriterOptions {
     /// Bytes of a file (upstream `mappedFileSizeCommitLog`).
@@ -32,10 +32,10 @@ pub enum FlushMode {
     Manual,
 }
 
-/// How messages are put.
+/// Options of puts.
 #[derive(Clone, Copy, Debug)]
 pub struct PutOptions {
-    /// Decoded bodies are plain, whatever `sys_flag` says.
+    /// Decoded bodies are plain, for any `sys_flag`.
     pub bodies: Bodies,
     /// Messages with a delay level are parked until their time. Not for messages that are delivered or come from a log.
     pub park: bool,

@@ -196,7 +196,7 @@ impl<'s, 'a> PendingBatch<'s, 'a> {
         Ok(offset)
     }
 
-    /// Store times of the earliest message and of the last one.
+    /// Stores times of the earliest message and of the last one.
     pub(super) fn store_timestamps(&self) -> Option<(i64, i64)> {
         self.store_timestamps
     }

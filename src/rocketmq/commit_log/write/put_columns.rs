@@ -148,7 +148,7 @@ impl<'a> Given<'a> {
         for (field, array) in messages.schema_ref().fields().iter().zip(messages.columns()) {
             match Column::named(field.name()) {
                 Some(column) => given.push((column, array)),
-                // A salvaging scan adds this column; it is no part of the message.
+                // A salvaging scan adds this column; it is not part of the message.
                 None if field.name() == Column::Suspect.name() => {}
                 None => return Err(Column::unknown(field.name())),
             }

@@ -1,4 +1,4 @@
-//! What was put, and how long puts took.
+//! Counts of puts, and their times.
 //!
 //! Source: upstream `StoreStatsService`.
 

@@ -62,7 +62,7 @@ impl QueueTable {
         self.undo_to(0);
     }
 
-    /// How many offsets were taken since the last [`Self::keep`], for [`Self::undo_to`].
+    /// The number of offsets that were taken since the last [`Self::keep`], for [`Self::undo_to`].
     pub(super) fn taken(&self) -> usize {
         self.changed.len()
     }

@@ -1,4 +1,4 @@
-//! What a producer sends: one message, or a batch of messages for one queue.
+//! A send of a producer: one message, or a batch of messages for one queue.
 //!
 //! The body of a batch holds for each message (upstream `MessageDecoder#encodeMessage`, big-endian):
 //!
@@ -30,7 +30,7 @@ pub struct SentMessage<'a> {
 
 impl<'a> SentMessage<'a> {
     /// # Errors
-    /// `InvalidArgument` for a message that no frame can hold, and for a body that is no batch.
+    /// `InvalidArgument` for a message that no frame can hold, and for a body that is not a batch.
     pub(super) fn append_to(&self, batch: &mut PendingBatch<'_, 'a>) -> Result<Vec<PutResult<'a>>> {
         self.begin(batch);
         if !self.is_batch {

@@ -46,7 +46,7 @@ struct State {
     text: String,
 }
 
-/// What a put wrote.
+/// The result of a put.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Written {
     pub(super) messages: usize,
@@ -90,7 +90,7 @@ impl Shared {
         self.flushed.load(Ordering::Acquire)
     }
 
-    /// Store time of the last message that is on the disk.
+    /// Stores time of the last message that is on the disk.
     pub(super) fn flushed_store_timestamp(&self) -> i64 {
         self.flushed_store_timestamp.load(Ordering::Acquire)
     }

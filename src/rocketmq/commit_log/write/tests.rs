@@ -540,7 +540,7 @@ fn what_is_no_frame_of_this_offset_is_refused_and_nothing_of_it_is_written() {
         assert!(text.contains(found), "{error}");
         assert_eq!(writer.wrote_offset(), first as u64);
         assert_eq!(file(directory.path(), 0)[first..], vec![0; 400 - first]);
-        // It is no failure of the disk.
+        // It is not a failure of the disk.
         assert_eq!(writer.append_frames(&log[first..end]).unwrap(), (end - first, 0));
     }
 }

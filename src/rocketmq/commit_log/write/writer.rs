@@ -98,17 +98,17 @@ impl CommitLogWriter {
         self.shared.flushed()
     }
 
-    /// Whether puts wait for the disk.
+    /// True if puts wait for the disk.
     pub fn flushes_puts(&self) -> bool {
         self.shared.options.flush == FlushMode::Sync
     }
 
-    /// Store time of the last message that is on the disk; 0 before the first put.
+    /// Stores time of the last message that is on the disk; 0 before the first put.
     pub fn flushed_store_timestamp(&self) -> i64 {
         self.shared.flushed_store_timestamp()
     }
 
-    /// What was put since the log was opened. A put counts when it ends.
+    /// The puts since the log was opened. A put counts when it ends.
     ///
     /// # Errors
     /// `InvalidArgument` in a forked process, where the lock may be held for ever.
@@ -289,7 +289,7 @@ impl CommitLogWriter {
     /// it is known.
     ///
     /// # Errors
-    /// `Corrupt` if the first bytes are no frame of this offset; else as [`Self::put_messages`].
+    /// `Corrupt` if the first bytes are not a frame of this offset; else as [`Self::put_messages`].
     pub fn append_frames(&self, data: &[u8]) -> Result<(usize, usize)> {
         self.check_process()?;
         let appended = self.shared.append(data)?;

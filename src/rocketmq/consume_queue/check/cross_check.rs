@@ -162,9 +162,9 @@ struct WrongTags {
 /// The state in which the writer left the store.
 #[derive(Clone, Debug, Default)]
 pub struct StoreState {
-    /// Whether the store is open for writing, or was not closed. The last messages may then lack their units.
+    /// True if the store is open for writing, or was not closed. The last messages may then lack their units.
     pub is_unclean: bool,
-    /// Whether the writer dispatches queue by queue, as logdex does. Each queue may then end at another message.
+    /// True if the writer dispatches queue by queue, as logdex does. Each queue may then end at another message.
     pub is_dispatched_by_queue: bool,
     /// The topics in the store's configuration. Messages of other topics may lack their queue. Empty: unknown.
     pub topics: HashSet<String>,

@@ -52,10 +52,10 @@ impl Kind {
     }
 }
 
-/// How a queue is read.
+/// Options of a queue that is read.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How files are read; `Auto` is `pread`.
+    /// The way to read files; `Auto` is `pread`.
     pub access: Access,
     /// The release whose answers are returned, faults included.
     pub compat: Option<Release>,
@@ -65,7 +65,7 @@ pub struct Options {
     pub extension: Option<Location>,
     /// In compat: the end of the log after the broker's start, if it is not [`CommitLog::max_offset`].
     pub log_end: Option<i64>,
-    /// How far the broker's clock may have stepped back, in ms. Used for queues that are too long to read whole.
+    /// The largest step back of the broker's clock, in ms. Used for queues that are too long to read whole.
     pub clock_slack_ms: i64,
 }
 
@@ -129,12 +129,12 @@ impl ConsumeQueue {
         &self.directory
     }
 
-    /// What the units are.
+    /// The kind of the units.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// How it is read.
+    /// The way to read it.
     pub fn options(&self) -> &Options {
         &self.options
     }

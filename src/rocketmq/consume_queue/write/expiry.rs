@@ -1,7 +1,7 @@
 //! Deletes the files of a queue whose messages are all gone from the log.
 //!
 //! Source: upstream `ConsumeQueue#deleteExpiredFile`, `MappedFileQueue#deleteExpiredFileByOffset`, `ConsumeQueue#correctMinOffset`,
-//! `ConsumeQueueExt#truncateByMinAddress`. A broker looks at the last unit of a file. Here it is the last unit of a message,
+//! `ConsumeQueueExt#truncateByMinAddress`. A broker reads the last unit of a file. Here it is the last unit of a message,
 //! because a file may end with filling, and a file that ends with anything else stays.
 
 use std::io;

@@ -4,11 +4,11 @@
 //! of messages after the end of the log are removed (`#truncateDirtyLogicFiles`). There are differences:
 //!
 //! - After an unclean exit all files since the checkpoint are walked, because a power loss may have lost any page of them, or a
-//!   whole file. A broker looks at the last three, and dispatches nothing before the queue's end.
+//!   whole file. A broker reads the last three, and dispatches nothing before the queue's end.
 //! - If the last unit may be torn at the edge of a lost sector, it is written again ([`RecoveredQueue::doubtful`]).
 //! - Removed units become zero and files without a message are deleted. So no later start can read a removed unit, or count a
 //!   unit of zeros.
-//! - Filling after the last message is no unit. If a queue holds only filling, a broker assumes that it ends at 2 GiB of the log.
+//! - Filling after the last message is not a unit. If a queue holds only filling, a broker assumes that it ends at 2 GiB of the log.
 //! - A unit whose extension unit is missing ends the queue ([`ExtensionCheck`]).
 //! - A unit is stale if it refers to an earlier offset than the unit before it: it is left over from an earlier truncation.
 //! - If units after the end refer to messages of the log, the queue lost units. This is a finding.
@@ -119,7 +119,7 @@ struct Walk {
     end: u64,
     /// The unit that ended the walk; `None` at the end of the last file, or of a file that is too short.
     stop: Option<Numbered>,
-    /// Whether that unit has no extension unit of its own.
+    /// True if that unit has no extension unit of its own.
     is_unextended: bool,
     /// The file that ended the walk would begin here, if it were there.
     missing: Option<u64>,
@@ -138,7 +138,7 @@ fn first_since(queue: &ConsumeQueue, files: &[OffsetFile], phy_offset: i64) -> R
 }
 
 /// Returns whether the edge of a sector is inside the tags code of a unit that was written since the last checkpoint. If the
-/// sector after it is lost, the unit looks valid.
+/// sector after it is lost, the unit seems valid.
 fn may_be_torn(queue: &ConsumeQueue, last: Numbered, file_size: u64, dispatched: i64) -> bool {
     let at = last.number * queue.unit_bytes() % file_size + TAGS_CODE_AT;
     let edge = at.next_multiple_of(SECTOR);

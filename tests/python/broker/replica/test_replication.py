@@ -21,7 +21,7 @@ import pytest
 
 import golden
 from logdex.broker.replica import master as replica_master
-from logdex.broker.replica import replication, store_copy
+from logdex.broker.replica import replication
 from logdex.errors import CorruptFileError, LockedError
 from logdex.rocketmq import MessageStore, Replication, StoreWriter, replicate
 from master import Master, read_exactly, read_reports, send_log
@@ -236,11 +236,11 @@ def test_only_what_is_on_the_disk_is_acknowledged(
     master: Master, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replica_master, "_RECEIVE_BYTES", 5_000)
-    copies: list[store_copy.StoreCopy] = []
+    copies: list[replication.StoreCopy] = []
     seen: list[tuple[int, int, int]] = []
-    begun, report = store_copy.StoreCopy.__init__, replica_master.LogStream.report
+    begun, report = replication.StoreCopy.__init__, replica_master.LogStream.report
 
-    def keep(copy: store_copy.StoreCopy, *arguments: Any) -> None:
+    def keep(copy: replication.StoreCopy, *arguments: Any) -> None:
         begun(copy, *arguments)
         copies.append(copy)
 
@@ -249,7 +249,7 @@ def test_only_what_is_on_the_disk_is_acknowledged(
         seen.append((offset, log.flushed_offset, len(log_bytes(tmp_path / "copy"))))
         report(stream, offset)
 
-    monkeypatch.setattr(store_copy.StoreCopy, "__init__", keep)
+    monkeypatch.setattr(replication.StoreCopy, "__init__", keep)
     monkeypatch.setattr(replica_master.LogStream, "report", look)
     replicate(master.address, tmp_path / "copy", once=True)
     assert len(seen) > 20
@@ -472,15 +472,15 @@ def test_a_last_message_that_is_damaged_in_the_copy_is_not_that_of_another_log(
     whole, master.end = master.end, _last_end(master, 90_000)
     replicate(master.address, tmp_path / "copy", once=True)
     begin = max(row["physicalOffset"] for row in golden.rows("basic", "messages") if row["physicalOffset"] < master.end)
-    opened = store_copy.StoreCopy.__init__
+    opened = replication.StoreCopy.__init__
 
-    def damaged(self: store_copy.StoreCopy, *arguments: Any) -> None:
+    def damaged(self: replication.StoreCopy, *arguments: Any) -> None:
         opened(self, *arguments)
         with (tmp_path / "copy" / "commitlog" / f"{begin // 65_536 * 65_536:020}").open("r+b") as file:
             file.seek(begin % 65_536 + 88)
             file.write(b"\xff\xfe\xfd")
 
-    monkeypatch.setattr(store_copy.StoreCopy, "__init__", damaged)
+    monkeypatch.setattr(replication.StoreCopy, "__init__", damaged)
     master.end = whole
     with pytest.raises(CorruptFileError, match="checksum") as raised:
         replicate(master.address, tmp_path / "copy", once=True)
@@ -629,7 +629,7 @@ def test_damage_that_the_master_can_send_again_is_repaired(master: Master, tmp_p
 _KILLED = """\
 import os, sys
 from logdex.rocketmq import replicate
-from logdex.broker.replica import master, store_copy
+from logdex.broker.replica import master, replication
 
 calls = int(sys.argv[3])
 
@@ -646,7 +646,7 @@ def counted(kind, name):
     setattr(kind, name, die_before)
 
 for name in ("append", "sync", "dispatch", "flush_queues", "write_checkpoint", "last_message", "close"):
-    counted(store_copy.StoreCopy, name)
+    counted(replication.StoreCopy, name)
 for name in ("receive", "report"):
     counted(master.LogStream, name)
 replicate(sys.argv[1], sys.argv[2], once=True)

@@ -273,7 +273,7 @@ def running_info(broker: Broker, request: Request) -> Forward:
 
 @handles(RequestCode.CONSUME_MESSAGE_DIRECTLY)
 def consume_directly(broker: Broker, request: Request) -> Forward:
-    """Let a consumer consume one message."""
+    """Send one message to a consumer, which consumes it."""
     ext = {**request.command.ext, "brokerName": broker.name}
     try:
         offset = offset_in_msg_id(request.text("msgId"))

@@ -75,7 +75,7 @@ def end_transaction(broker: Broker, request: Request) -> Put | None:
     master = broker.require_master()
     kind = request.integer("commitOrRollback", bits=32)
     if kind == _UNKNOWN:
-        # The producer does not know the state yet. A later check requests it again.
+        # The producer has no state yet. A later check requests it again.
         return None
     if kind not in (COMMITTED, _ROLLBACK):
         raise exception(REMOTING_EXCEPTION, "commitOrRollback field wrong")

@@ -1,0 +1,284 @@
+"""Messages of a store: a list that is read by position, one message with all its parts, and a search by key or id."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from logdex import _core
+from logdex.browse.body import FORMS, show_body
+from logdex.browse.view import Download, Listing, NotThereError, Query, View, call, rows_of
+from logdex.hash_index.query import TimeRange
+from logdex.rocketmq.find import ANY_TOPIC
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from arro3.core import RecordBatch
+
+    from logdex.browse.view import Place
+    from logdex.rocketmq import FindResult, Message, MessageStore
+    from logdex.rocketmq.explain import Explanation
+    from logdex.rocketmq.message import MessagePage
+
+_COLUMNS = (
+    "store_timestamp",
+    "topic",
+    "queue_id",
+    "queue_offset",
+    "phy_offset",
+    "uniq_key",
+    "tags",
+    "keys",
+    "store_size",
+)
+_FILTERS = ("topic", "queue", "key", "tag", "begin", "end")
+_MOST_KEYS = 32
+_MOST_LINKS = 1_000
+_PAGE_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class MessagePages:
+    """Pages about the messages of a store."""
+
+    store: MessageStore
+    place: Place
+
+    @property
+    def views(self) -> Mapping[str, Callable[[Query], View]]:
+        """Return the pages by address."""
+        return {
+            "/messages": self.messages,
+            "/message": self.message,
+            "/body": self.body,
+            "/search": self.search,
+            "/search/steps": self.steps,
+        }
+
+    def messages(self, query: Query) -> View:
+        """Show the messages next to a position."""
+        topic, queue_id = query.text("topic"), query.number("queue", high=(1 << 31) - 1)
+        key, tag = query.text("key"), query.text("tag")
+        begin, end = query.time("begin"), query.time("end")
+        is_oldest = query.text("order") == "oldest"
+        position = query.number("position")
+        page = self.store.page(
+            position,
+            topic=topic,
+            queue_id=queue_id,
+            begin=begin,
+            end=end,
+            keys=None if key is None else [key],
+            tags=None if tag is None else [tag],
+            columns=_COLUMNS,
+            limit=query.rows(),
+            newest_first=not is_oldest,
+            seconds=_PAGE_SECONDS,
+        )
+        filters = {"topic": topic, "queue": queue_id, "key": key, "tag": tag, "begin": begin, "end": end}
+        rows = rows_of(page.batch)
+        values = {
+            "rows": rows,
+            "page": page,
+            "position": position,
+            "is_oldest": is_oldest,
+            "filters": query.given(*_FILTERS),
+            "kept": query.given(*_FILTERS, "order", "rows"),
+            "topics": self.topics(),
+        }
+        return View(
+            "messages.html",
+            f"Messages of {topic}" if topic else "Messages",
+            values,
+            page.batch,
+            self._cat(page, rows, position, filters),
+            self._page_call(position, filters, limit=query.rows(), is_oldest=is_oldest),
+        )
+
+    def _cat(
+        self, page: MessagePage, rows: Sequence[Mapping[str, Any]], position: int | None, filters: Mapping[str, Any]
+    ) -> str | None:
+        """Return the command that prints the messages of a page in the order of the log; None if there is none.
+
+        It starts at the oldest message of the page and prints as many as the page has.
+        """
+        if not rows:
+            # Without a position, or if nothing is left to read, the command prints nothing either.
+            is_whole = position is None and page.next_position is None
+            return self.place.command("cat", **filters) if is_whole else None
+        oldest = min(rows, key=lambda row: row["phy_offset"])
+        offset = oldest["phy_offset"]
+        if filters["topic"] is not None and filters["queue"] is not None:
+            # With both, `--offset` is a queue offset.
+            if not page.by_queues:
+                return None
+            offset = oldest["queue_offset"]
+        return self.place.command("cat", **filters, offset=offset, limit=len(rows))
+
+    def _page_call(self, position: int | None, filters: Mapping[str, Any], *, limit: int, is_oldest: bool) -> str:
+        key, tag = filters["key"], filters["tag"]
+        options = {"topic": filters["topic"], "queue_id": filters["queue"], "begin": filters["begin"]}
+        options |= {"end": filters["end"], "keys": key and [key], "tags": tag and [tag]}
+        options |= {"limit": limit, "newest_first": False if is_oldest else None}
+        page = call("store.page", *(() if position is None else (position,)), **options)
+        return self._python(f"page = {page}", "print(page.batch, page.next_position)")
+
+    def _python(self, *lines: str) -> str:
+        opened = f"store = {self.place.opened('MessageStore.open')}"
+        return "\n".join(["from logdex.rocketmq import MessageStore", "", opened, *lines])
+
+    def topics(self) -> list[str]:
+        """Return the names to choose from."""
+        return self.store.topics
+
+    def _at(self, query: Query) -> Message:
+        at = query.needed_number("at")
+        message = self.store.message(at)
+        if message is None:
+            text = f"no valid message begins at offset {at:,} of the log"
+            for begin, end, finding in self.store.commit_log.damage([at]):
+                text += f"; offsets {begin:,} to {end:,} are missing or damaged: {finding}"
+            raise NotThereError(text)
+        return message
+
+    def message(self, query: Query) -> View:
+        """Show one message."""
+        message = self._at(query)
+        fields = asdict(message)
+        for name in ("body", "properties", "body_error"):
+            del fields[name]
+        at = message.phy_offset
+        form = query.text("form")
+        shown = None if message.body is None else show_body(message.body, form, query.number("byte") or 0)
+        values = {
+            "message": message,
+            "fields": fields,
+            "shown": shown,
+            "forms": FORMS,
+            "file": self.store.commit_log.place(at),
+            "entries": self._entries(message),
+            "neighbours": self._neighbours(message),
+        }
+        row = Listing(
+            (*fields, "properties", "body_bytes"),
+            [(*fields.values(), message.properties, None if message.body is None else len(message.body))],
+        )
+        return View(
+            "message.html",
+            f"Message at {at:,}",
+            values,
+            row,
+            self.place.command("find", ANY_TOPIC, message.msg_id, body=True),
+            self._python(f"message = {call('store.message', at)}", "print(message.body)"),
+        )
+
+    def _neighbours(self, message: Message) -> dict[str, int | None]:
+        """Return the offsets of the messages before and after, in the queue and in the log."""
+        found: dict[str, int | None] = dict.fromkeys(("queue_before", "queue_after", "log_before", "log_after"))
+        try:
+            queue = self.store.queue(message.topic, message.queue_id)
+        except OSError:
+            queue = None
+        if queue is not None:
+            for name, number in (("queue_before", message.queue_offset - 1), ("queue_after", message.queue_offset + 1)):
+                if queue.min_offset <= number < queue.max_offset:
+                    units = queue.units(number, number + 1)
+                    found[name] = units.column("phy_offset")[0].as_py() if units.num_rows else None
+        at = message.phy_offset
+        for name, position, newest in (("log_before", at, True), ("log_after", at + message.store_size, False)):
+            if not newest and position >= self.store.commit_log.max_offset:
+                continue
+            page = self.store.page(position, limit=1, columns=["phy_offset"], newest_first=newest, seconds=0.5)
+            if page.batch.num_rows:
+                found[name] = page.batch.column(0)[0].as_py()
+        return found
+
+    def _entries(self, message: Message) -> list[dict[str, Any]]:
+        """Return the index entries of each key of a message: file, slot and number; without them if there is none."""
+        index = self.store.index
+        files = [] if index is None else [file for file in index.files if len(file)]
+        files = [f for f in files if f.header.begin_phy_offset <= message.phy_offset <= f.header.end_phy_offset]
+        keys = [message.uniq_key, *(message.keys or "").split(" ")]
+        entries = []
+        for key in list(dict.fromkeys(key for key in keys if key))[:_MOST_KEYS]:
+            key_hash = _core.key_hash(_core.index_key(message.topic, key))
+            found: dict[str, Any] = {"key": key, "hash": key_hash, "file": None, "slot": None, "position": None}
+            for file in files:
+                slot, _, links, _, _ = _core.read_chain(file, key_hash, _MOST_LINKS)
+                number = next((link[0] for link in links if link[2] == message.phy_offset), None)
+                if number is not None:
+                    found |= {"file": file.path.name, "slot": slot, "position": number}
+            entries.append(found)
+        return entries
+
+    def body(self, query: Query) -> View:
+        """Send the whole body as a file."""
+        message = self._at(query)
+        if message.body is None:
+            raise NotThereError(f"the body cannot be decoded: {message.body_error}")
+        raise Download(message.body, f"body-{message.phy_offset}.bin")
+
+    def search(self, query: Query) -> View:
+        """Search a key or an id, and show each step."""
+        key, topic = query.text("key"), query.text("topic")
+        begin, end = query.time("begin"), query.time("end")
+        filters = query.given("key", "topic", "begin", "end")
+        values: dict[str, Any] = {"topics": self.topics(), "filters": filters, "result": None, "explanation": None}
+        values |= {"rows": [], "by_id": None, "key": key, "is_slow": False}
+        if key is None:
+            return View("search.html", "Search", values)
+        limit = query.rows()
+        times = TimeRange.of(begin, end)
+        result = self.store.find(topic, key, begin=begin, end=end, max_num=limit, body_budget=0, progress=query.go_on)
+        batch = _batch(result)
+        by_id = None
+        if self.store.is_msg_id(key) and not result:
+            by_id = self.store.message(key)
+            if by_id is not None and topic in (None, by_id.topic) and times.holds(by_id.store_timestamp):
+                batch = self.store.commit_log.messages([by_id.phy_offset], columns=_COLUMNS)
+            else:
+                by_id = None
+        rows = rows_of(batch)
+        # Only a search of all topics accepts an offset id.
+        asked_topic = ANY_TOPIC if by_id is not None else topic or ANY_TOPIC
+        values |= {"result": result, "rows": rows, "by_id": by_id}
+        asked = topic or (rows[0]["topic"] if result else None)
+        if asked is not None and result:
+            values["explanation"] = self._explain(asked, key, begin, end)
+        # To find out why nothing is found may take seconds, so the page comes first.
+        values["is_slow"] = asked is not None and not rows
+        return View(
+            "search.html",
+            f"Search: {key}",
+            values,
+            batch,
+            self.place.command("find", asked_topic, key, begin=begin, end=end, max=limit),
+            self._python(
+                f"for message in {call('store.find', topic, key, begin=begin, end=end, max_num=limit)}:",
+                "    print(message)",
+            ),
+        )
+
+    def steps(self, query: Query) -> View:
+        """Show the steps of a search alone."""
+        topic, key = query.needed("topic"), query.needed("key")
+        begin, end = query.time("begin"), query.time("end")
+        explanation = self._explain(topic, key, begin, end)
+        return View(
+            "steps.html",
+            f"Search: {key}",
+            {"explanation": explanation, "is_part": query.text("part") is not None},
+            Listing(("explanation",), [(explanation.to_dict(),)]),
+            self.place.command("explain", topic, key, begin=begin, end=end),
+            self._python(f"print({call('store.explain', topic, key, begin=begin, end=end)})"),
+        )
+
+    def _explain(self, topic: str, key: str, begin: int | None, end: int | None) -> Explanation:
+        return self.store.explain(topic, key, begin=begin, end=end)
+
+
+def _batch(result: FindResult) -> RecordBatch:
+    """Return the messages of a result as one batch, without bodies."""
+    batch: RecordBatch = result.heads().select(list(_COLUMNS)).combine_chunks().to_batches()[0]
+    return batch
