@@ -77,11 +77,15 @@ check: need-cxx $(VENV)/.extension ## check formatting, lints, types, stubs, wor
 	@echo '== workflows'
 	@$(VENV)/bin/zizmor --offline --quiet --pedantic .github/workflows
 
+# The classes of a second release of Kafka, as the first has them in target/lib.
+COPY_JARS := org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies -DincludeScope=runtime '-DoutputDirectory=$${project.build.directory}/lib-4.3.1'
+
 .PHONY: interop
 interop: need-java need-maven $(VENV)/.extension-release ## test files of logdex in the real broker's classes (needs Maven)
 	@echo '== maven'
 	@mvn -q -B -ntp -f tests/interop/pom.xml package
 	@mvn -q -B -ntp -f tests/interop/kafka/pom.xml package
+	@mvn -q -B -ntp -f tests/interop/kafka/pom.xml -Dkafka.version=4.3.1 -Djackson.version=2.21.2 $(COPY_JARS)
 	@mvn -q -B -ntp -f tests/interop/spark/pom.xml package
 	@mvn -q -B -ntp -f tests/interop/wire/pom.xml package
 	@echo '== clients in Go and Python'

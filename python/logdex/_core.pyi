@@ -23,6 +23,7 @@ class _ArrowArray(Protocol):
 _Keys: TypeAlias = _ArrowArray | Sequence[str | bytes | None]
 _Ints: TypeAlias = _ArrowArray | Sequence[int | None]
 _Times: TypeAlias = _ArrowArray | Sequence[Time | None]
+_Parts: TypeAlias = Iterable[tuple[LogSegment, int | None, int | None, Iterable[tuple[int, int, int]] | None] | Finding]
 _Facts: TypeAlias = tuple[bytes, Sequence[int], int]
 
 __all__ = [
@@ -180,6 +181,7 @@ __all__ = [
     "text_lines",
     "time_ms",
     "time_text",
+    "transactions_before",
     "truncate_log",
     "unlisted_transactions",
     "unput_entries",
@@ -1449,6 +1451,16 @@ class LogWriter:
     def append(
         self, records: object, *, codec: str = "none", level: int | None = None, batch_bytes: int = 16_384
     ) -> AppendResult: ...
+    def copy(
+        self,
+        parts: _Parts,
+        *,
+        begin: Time | None = None,
+        end: Time | None = None,
+        as_of: int | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> tuple[tuple[int, int, int, int], list[Finding], list[tuple[int, int]]]: ...
+    def end_transactions(self, timestamp: int, *, committed: Sequence[tuple[int, int]] = ...) -> int: ...
     def advance_high_watermark(self, to: int | None = None) -> None: ...
     def delete_records(self, to: int) -> None: ...
     def delete_expired(self) -> int: ...
@@ -1638,10 +1650,15 @@ class RecoveredSegment:
 class GroupOffsets:
     def __new__(cls) -> GroupOffsets: ...
     def add(self, records: Any) -> int: ...
+    def restored(self, ranges: Mapping[tuple[str, int], tuple[int, int]], now: int) -> RecordBatch: ...
+    def are_of(self, partition: int, partitions: int) -> bool: ...
     def rows(self) -> list[tuple[str, str, int, int, int]]: ...
 
+def transactions_before(
+    parts: _Parts, as_of: int | None
+) -> tuple[int | None, list[tuple[int, int, int]], list[tuple[tuple[int, int, int], int]], list[tuple[int, int]]]: ...
 def read_records(
-    parts: Iterable[tuple[LogSegment, int | None, int | None, Iterable[tuple[int, int, int]] | None] | Finding],
+    parts: _Parts,
     *,
     begin: Time | None = None,
     end: Time | None = None,

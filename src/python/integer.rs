@@ -58,10 +58,10 @@ macro_rules! named {
 }
 
 named! {
-    base_offset batch_bytes batch_file_size batch_size begin begin_offset begin_phy_offset begin_position born_timestamp clock_slack_ms delay_ms end epoch
+    as_of base_offset batch_bytes batch_file_size batch_size begin begin_offset begin_phy_offset begin_position born_timestamp clock_slack_ms delay_ms end epoch
     end_offset end_phy_offset end_position extension_file_size fetch_size file_size flag hash_slots index_interval_bytes leader_epoch level levels limit
-    log_start_offset    log_end max_batch_bytes max_body_bytes max_bytes max_entries max_index_bytes max_num max_position min_phy_offset n now num offset partition
+    log_start_offset    log_end max_batch_bytes max_body_bytes max_bytes max_entries max_index_bytes max_num max_position min_phy_offset n now num offset partition partitions
     piece_bytes previous_end
     phy_offset position prepared_transaction_offset producer_id_expiration_ms queue_end queue_id queue_offset reconsume_times recovery_point size start
-    starting_offset starting_position store_timestamp sys_flag threads to transaction_version
+    starting_offset starting_position store_timestamp sys_flag threads timestamp to transaction_version
 }

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import TracebackType
 
-JARS = Path(__file__).parent / "kafka" / "target" / "lib"
+_TARGET = Path(__file__).parent / "kafka" / "target"
+JARS = _TARGET / "lib"
+RELEASES = {"3.9.2": JARS, "4.3.1": _TARGET / "lib-4.3.1"}
+"""The classes of each release."""
 _CLUSTER = "bG9nZGV4LWludGVyb3AtMQ"
 
 
@@ -21,10 +24,11 @@ class Broker:
     A second broker in the same home continues where the first one stopped.
     """
 
-    def __init__(self, home: Path, **settings: object) -> None:
+    def __init__(self, home: Path, release: str = "3.9.2", /, **settings: object) -> None:
         java = shutil.which("java")
-        if java is None or not JARS.is_dir():
-            raise FileNotFoundError(f"{JARS if java else 'java'} is missing: run `make interop`")
+        jars = RELEASES[release]
+        if java is None or not jars.is_dir():
+            raise FileNotFoundError(f"{jars if java else 'java'} is missing: run `make interop`")
         port, controller = _free_ports(2)
         self.address = f"127.0.0.1:{port}"
         self.log_dir = home / "logs"
@@ -43,7 +47,7 @@ class Broker:
         }
         file = home / "broker.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()), encoding="ascii")
-        command = [java, "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{JARS}/*"]
+        command = [java, "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*"]
         tool = [*command, "kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", _CLUSTER, "-c", str(file)]
         subprocess.run(tool, check=True, capture_output=True, cwd=home)
         with (home / "broker.log").open("ab") as log:

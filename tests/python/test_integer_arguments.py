@@ -384,6 +384,11 @@ LOG_WRITER: dict[str, Call] = {
         f"open:{name}": lambda o, n, name=name: LogWriter.open(o.new(), **{name: n})  # type: ignore[misc]
         for name in ("recovery_point", "log_start_offset", "producer_id_expiration_ms")
     },
+    **{
+        f"copy:{name}": lambda o, n, name=name: o.log_writer.copy([], **{name: n})  # type: ignore[misc]
+        for name in ("begin", "end", "as_of")
+    },
+    "end_transactions:timestamp": lambda o, n: o.log_writer.end_transactions(n),
     "become_leader:epoch": lambda o, n: o.log_writer.become_leader(n),
     "append_batches:leader_epoch": lambda o, n: o.log_writer.append_batches(b"", leader_epoch=n),
     "append_batches:transaction_version": lambda o, n: o.log_writer.append_batches(
@@ -402,6 +407,7 @@ LOG_DIR_WRITER: dict[str, Call] = {
         f"open:{name}": lambda o, n, name=name: LogDirWriter.open(o.new(), **{name: n})  # type: ignore[misc]
         for name in ("node_id", "producer_id_expiration_ms", "broker_epoch")
     },
+    "log:log_start_offset": lambda o, n: o.log_dir_writer.log("t", 1, log_start_offset=n),
     "create_topic:partitions": lambda o, n: o.log_dir_writer.create_topic("t", n),
     "log:partition": lambda o, n: o.log_dir_writer.log("t", n),
     "append:partition": lambda o, n: o.log_dir_writer.append("t", n, {}),
@@ -455,6 +461,8 @@ OWN = {
     "LogSegment.from_bytes:max_batch_bytes",
     "LogSegment.from_bytes:partition",
     "LogWriter.open:clock",
+    "LogWriter.copy:progress",
+    "LogWriter.end_transactions:committed",
     "LogDirWriter.open:clock",
 }
 """Arguments that the package gives itself, or that have a check of their own."""

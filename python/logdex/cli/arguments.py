@@ -199,8 +199,8 @@ def time_ms(text: str, *, end: bool = False) -> int | BeforeEnd:
 
 def settle_times(arguments: argparse.Namespace, times: Callable[[], Sequence[int]]) -> None:
     """Replace times before the end by times; `times` returns those of messages in ms, the last one among them."""
-    for name in ("begin", "end"):
-        value = getattr(arguments, name)
+    for name in ("begin", "end", "as_of"):
+        value = getattr(arguments, name, None)
         if isinstance(value, BeforeEnd):
             setattr(arguments, name, Milliseconds(max(times(), default=0) - value.age_ms))
 

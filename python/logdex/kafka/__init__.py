@@ -12,6 +12,7 @@ from logdex._core import (
 )
 from logdex.errors import KafkaError as KafkaError
 from logdex.kafka.checkpoint import LeaderEpoch
+from logdex.kafka.copy import copy
 from logdex.kafka.explain import KeyExplanation
 from logdex.kafka.files import TopicPartition
 from logdex.kafka.find import FindResult, Record, UnreadRange
@@ -44,6 +45,7 @@ __all__ = [
     "TopicPartition",
     "UnreadRange",
     "build_key_index",
+    "copy",
     "explain",
     "find",
 ]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from logdex._core import GroupOffsets
+from logdex._core import GroupOffsets, read_records, transactions_before
 from logdex.source import GroupOffset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from logdex.kafka.log import Log
+    from logdex.report import Finding
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
@@ -32,3 +33,19 @@ def group_offsets(logs: Iterable[Log], ends: dict[tuple[str, int], int], group: 
         for name, topic, partition, offset, timestamp in committed.rows()
         if group in (None, name)
     ]
+
+
+def read_groups(log: Log, as_of: int | None) -> tuple[GroupOffsets, list[Finding]]:
+    """Read a partition of `__consumer_offsets` up to a moment, without the transactions that were open then; and its damage."""
+    plan = list(log.parts())
+    cut, aborted, still_open, _ = transactions_before(plan, as_of)
+    omitted = [*aborted, *(place for place, _ in still_open)]
+    # Their timestamps are the broker's, so nothing before the cut is later than the moment.
+    ends = log.log_end_offset if cut is None else cut
+    parts = [part if not isinstance(part, tuple) else (*part[:2], min(part[2] or ends, ends), omitted) for part in plan]
+    stream = read_records(parts, columns=["key", "value"], on_error="skip", warn=False)
+    committed = GroupOffsets()
+    unknown = sum(committed.add(batch) for batch in stream)
+    if unknown:
+        _log.warning("%s: %d records have a form that is not known, and are not restored", log.path, unknown)
+    return committed, stream.damage

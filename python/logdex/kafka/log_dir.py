@@ -451,7 +451,7 @@ def build_key_index(
     check_max_entries(max_entries)
     reports = []
     root = _core.local_path(directory)
-    with _opened(log_dir) as logs:
+    with opened_log_dir(log_dir) as logs:
         partitions = partitions_of(logs, topics)
         check_targets(partitions, root, header)
         for each in partitions:
@@ -470,7 +470,7 @@ def find(
 ) -> FindResult:
     """Call `LogDir.find`. This function is deprecated and will be removed in the next release."""
     _warn_of_function("find")
-    with _opened(log_dir) as logs:
+    with opened_log_dir(log_dir) as logs:
         return logs.find(topic, key, **options)
 
 
@@ -482,7 +482,7 @@ def explain(
 ) -> KeyExplanation:
     """Call `LogDir.explain`. This function is deprecated and will be removed in the next release."""
     _warn_of_function("explain")
-    with _opened(log_dir) as logs:
+    with opened_log_dir(log_dir) as logs:
         return logs.explain(topic, key, **options)
 
 
@@ -491,6 +491,6 @@ def _warn_of_function(name: str) -> None:
     warnings.warn(text, DeprecationWarning, stacklevel=3)
 
 
-def _opened(log_dir: str | PathLike[str] | LogDir) -> AbstractContextManager[LogDir]:
+def opened_log_dir(log_dir: str | PathLike[str] | LogDir) -> AbstractContextManager[LogDir]:
     """Use an open log directory, or open one for the block."""
     return contextlib.nullcontext(log_dir) if isinstance(log_dir, LogDir) else LogDir.open(log_dir)

@@ -92,10 +92,9 @@ class LogDirWriter(Closing):
         1
     """
 
-    def __init__(self, directory: Path, options: dict[str, Any], *, broker_epoch: int) -> None:
+    def __init__(self, directory: Path, options: dict[str, Any], *, broker_epoch: int | None) -> None:
         self._directory = directory
         self._options = options
-        self._broker_epoch = broker_epoch
         self._process = fork_generation()
         self._closed = False
         self._logs: dict[TopicPartition, LogWriter] = {}
@@ -107,6 +106,7 @@ class LogDirWriter(Closing):
         marker = directory / checkpoint.CLEAN_SHUTDOWN
         try:
             self._clean = marker.exists() or not partition_dirs(directory)
+            self._broker_epoch = _read_broker_epoch(marker) if broker_epoch is None else broker_epoch
             self._points = checkpoint.read_offsets(directory, checkpoint.RECOVERY_POINT)
             self._starts = checkpoint.read_offsets(directory, checkpoint.LOG_START)
             marker.unlink(missing_ok=True)
@@ -131,7 +131,7 @@ class LogDirWriter(Closing):
         compat: str = "3.9.2",
         clock: Callable[[], int] | None = None,
         producer_id_expiration_ms: int = 86_400_000,
-        broker_epoch: int = -1,
+        broker_epoch: int | None = None,
         truncate: bool = False,
     ) -> Self:
         """Open a log directory for writing, or begin one.
@@ -148,7 +148,8 @@ class LogDirWriter(Closing):
             clock: As for `LogWriter.open`.
             producer_id_expiration_ms: As for `LogWriter.open`.
             truncate: Whether a recovery may cut valid batches after damage, as a broker's does. False: that is an error.
-            broker_epoch: The epoch in `.kafka_cleanshutdown`; -2 for a broker that is not in the cluster.
+            broker_epoch: The epoch in `.kafka_cleanshutdown`; -2 for a broker that the cluster does not know. None: that of the
+                broker that stopped last, else -1. With another epoch, a broker of 4.x counts as one that crashed.
 
         Raises:
             LockedError: A running broker or another writer holds the directory; it has the process id.
@@ -223,7 +224,9 @@ class LogDirWriter(Closing):
             self.log(topic, number, topic_id=topic_id)
         return topic_id
 
-    def log(self, topic: str, partition: int, *, topic_id: str | None = None) -> LogWriter:
+    def log(
+        self, topic: str, partition: int, *, topic_id: str | None = None, log_start_offset: int | None = None
+    ) -> LogWriter:
         """Return the writer of a partition. The first call opens the log, or begins one, and becomes its leader.
 
         Its high watermark is moved by `append` and `append_batches` of this object, not by those of the returned writer.
@@ -232,13 +235,14 @@ class LogDirWriter(Closing):
             topic: Name of the topic.
             partition: Number of the partition.
             topic_id: As for `create_topic`.
+            log_start_offset: Offset of the first record of a new log; None: that of the checkpoint, else 0.
 
         Raises:
             KafkaError: The partition has another topic id.
             CorruptFileError: A file of the partition is damaged.
         """
         self._check_open()
-        check_int64(partition=partition)
+        check_int64(partition=partition, log_start_offset=log_start_offset)
         if partition < 0:
             raise ValueError(f"partition={partition}: expected 0 or more")
         key = TopicPartition(topic, partition)
@@ -252,7 +256,7 @@ class LogDirWriter(Closing):
                     topic_id=topic_id,
                     clean=self._clean,
                     recovery_point=self._points.get(key, 0),
-                    log_start_offset=self._starts.get(key, 0),
+                    log_start_offset=self._starts.get(key, 0) if log_start_offset is None else log_start_offset,
                     **options,
                 )
                 epochs = checkpoint.read_leader_epochs(directory)
@@ -386,6 +390,15 @@ class LogDirWriter(Closing):
     def __repr__(self) -> str:
         """Return the directory and whether it is closed."""
         return f"LogDirWriter({str(self._directory)!r}{', closed' if self._closed else ''})"
+
+
+def _read_broker_epoch(marker: Path) -> int:
+    """Return the broker's epoch in a marker; -1 without one, as a broker does. Source: CleanShutdownFileHandler#read."""
+    try:
+        epoch = json.loads(marker.read_bytes())["brokerEpoch"]
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
+        return -1
+    return epoch if isinstance(epoch, int) else -1
 
 
 def partition_dirs(log_dir: Path) -> list[TopicPartition]:

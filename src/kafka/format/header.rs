@@ -193,6 +193,11 @@ impl Header {
         put(bytes, 12, leader_epoch.to_be_bytes());
     }
 
+    /// Writes the magic, which the checksum does not cover either.
+    pub(crate) fn write_magic(bytes: &mut [u8], magic: i8) {
+        put(bytes, 16, magic.to_be_bytes());
+    }
+
     /// Byte offset of the end of the batch.
     pub fn end(&self) -> u64 {
         self.position + u64::from(self.size)

@@ -3,24 +3,31 @@
 //! Source: `OffsetCommitKey.json`, `OffsetCommitValue.json`, `GroupMetadataManager#readMessageKey`. A later record replaces an
 //! earlier one of the same key, and one without a value deletes it. Keys of versions from 2 on describe groups, not offsets.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
+use crate::hash_index::carry_utf8;
 use crate::kafka::format::varint::Cursor;
+
+/// The longest text after a length of 16 bits.
+const MOST_TEXT: usize = i16::MAX as usize;
 
 /// A group, and a partition that it reads.
 type GroupPartition = (String, String, i32);
 
-/// Offset of the next record that the group reads, and the time of the commit, in ms since the epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Offset of the next record that the group reads, the time of the commit in ms since the epoch, and the text of the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Committed {
     pub offset: i64,
     pub timestamp_ms: i64,
+    pub metadata: Vec<u8>,
 }
 
 /// Committed offsets, while the records are read in their order.
 #[derive(Debug, Default)]
 pub struct GroupOffsets {
     committed: BTreeMap<GroupPartition, Committed>,
+    /// Protocol types of the groups that have members, or had them.
+    protocols: BTreeMap<String, Vec<u8>>,
 }
 
 impl GroupOffsets {
@@ -29,6 +36,7 @@ impl GroupOffsets {
         let mut key = Fields(key);
         match key.int16() {
             Some(0 | 1) => {}
+            Some(version @ (2 | 3)) => return self.put_group(&mut key, version, value),
             version => return version.is_some(),
         }
         let (Some(group), Some(topic), Some(partition)) = (key.text(), key.text(), key.int32()) else {
@@ -40,10 +48,75 @@ impl GroupOffsets {
             return true;
         };
         let committed = committed(&mut Fields(value));
-        if let Some(committed) = committed {
-            self.committed.insert(place, committed);
+        let is_known = committed.is_some();
+        self.committed.extend(committed.map(|committed| (place, committed)));
+        is_known
+    }
+
+    /// Source: `GroupMetadataValue.json`, `ConsumerGroupMetadataKey.json`.
+    fn put_group(&mut self, key: &mut Fields<'_>, version: i16, value: Option<&[u8]>) -> bool {
+        let Some(group) = key.text() else { return false };
+        let Some(value) = value else {
+            self.protocols.remove(&group);
+            return true;
+        };
+        let mut value = Fields(value);
+        let protocol = match (version, value.int16()) {
+            // Groups of the newer protocol have no other type.
+            (3, _) => Some(&b"consumer"[..]),
+            (_, Some(0..=3)) => value.sized(),
+            (_, Some(4)) => value.compact(),
+            _ => None,
+        };
+        if let Some(protocol) = protocol {
+            self.protocols.insert(group, protocol.to_vec());
         }
-        committed.is_some()
+        protocol.is_some()
+    }
+
+    /// Returns keys and values of records that restore the offsets of some partitions, each of which has a first offset and an end:
+    /// a group without members, and its commits in the range of offsets that exist.
+    ///
+    /// The commits name no leader's epoch and no topic's id, which another cluster does not have. A group that never had members, which
+    /// only its commits keep from expiring, committed now.
+    pub fn restored(&self, ranges: &HashMap<(String, i32), (i64, i64)>, now_ms: i64) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let (mut records, mut last) = (Vec::new(), None);
+        for ((group, topic, partition), committed) in &self.committed {
+            let Some((begin, end)) = ranges.get(&(topic.clone(), *partition)) else { continue };
+            let protocol = self.protocols.get(group);
+            if let Some(protocol) = protocol.filter(|_| last != Some(group)) {
+                let mut value = 3i16.to_be_bytes().to_vec();
+                put_text(&mut value, protocol);
+                // Generation 0, without protocol and leader.
+                value.extend([0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]);
+                value.extend(now_ms.to_be_bytes());
+                // No members.
+                value.extend([0; 4]);
+                let mut key = 2i16.to_be_bytes().to_vec();
+                put_text(&mut key, group.as_bytes());
+                records.push((key, value));
+            }
+            last = Some(group);
+            let mut key = 1i16.to_be_bytes().to_vec();
+            put_text(&mut key, group.as_bytes());
+            put_text(&mut key, topic.as_bytes());
+            key.extend(partition.to_be_bytes());
+            let mut value = 3i16.to_be_bytes().to_vec();
+            value.extend(committed.offset.clamp(*begin, *end.max(begin)).to_be_bytes());
+            value.extend((-1i32).to_be_bytes());
+            put_text(&mut value, &committed.metadata);
+            let time = if protocol.is_some() { committed.timestamp_ms } else { now_ms };
+            value.extend(time.to_be_bytes());
+            records.push((key, value));
+        }
+        records
+    }
+
+    /// Returns whether all groups belong to a partition of `__consumer_offsets` if it has this number of partitions. Source:
+    /// `GroupCoordinatorService#partitionFor`.
+    pub fn are_of(&self, partition: i32, partitions: i32) -> bool {
+        let of = |group: &String| (carry_utf8(0, group.as_bytes()) & i32::MAX) % partitions.max(1);
+        self.committed.keys().all(|(group, ..)| of(group) == partition)
     }
 
     /// The offsets, by group, topic and partition.
@@ -58,8 +131,14 @@ fn committed(value: &mut Fields<'_>) -> Option<Committed> {
     if version >= 3 {
         let _leader_epoch = value.int32()?;
     }
-    let _metadata = if version >= 4 { value.compact()? } else { value.sized()? };
-    (0..=4).contains(&version).then_some(Committed { offset, timestamp_ms: value.int64()? })
+    let metadata = if version >= 4 { value.compact()? } else { value.sized()? }.to_vec();
+    (0..=4).contains(&version).then_some(Committed { offset, timestamp_ms: value.int64()?, metadata })
+}
+
+/// Appends a text after its length, which [`Fields`] has checked.
+fn put_text(out: &mut Vec<u8>, text: &[u8]) {
+    out.extend(i16::try_from(text.len()).expect("texts of at most 32,767 bytes").to_be_bytes());
+    out.extend(text);
 }
 
 /// The remaining fields of a message. Every call returns `None` if the bytes end before the field does.
@@ -100,11 +179,12 @@ impl<'a> Fields<'a> {
         let mut cursor = Cursor::new(self.0);
         let len = usize::try_from(cursor.unsigned(5)?).ok()?.checked_sub(1)?;
         self.0 = cursor.rest;
-        self.bytes(len)
+        self.bytes(len).filter(|bytes| bytes.len() <= MOST_TEXT)
     }
 
     fn text(&mut self) -> Option<String> {
-        self.sized().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+        let text = self.sized().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+        text.filter(|text| text.len() <= MOST_TEXT)
     }
 }
 
@@ -142,8 +222,9 @@ mod tests {
         let mut groups = GroupOffsets::default();
         for version in 0..=4 {
             assert!(groups.put(&key("g", "t", 1), Some(&value(version, 10 + i64::from(version), 5))), "{version}");
-            let found = groups.committed()[&("g".to_owned(), "t".to_owned(), 1)];
-            assert_eq!(found, Committed { offset: 10 + i64::from(version), timestamp_ms: 5 });
+            let found = groups.committed()[&("g".to_owned(), "t".to_owned(), 1)].clone();
+            let expected = Committed { offset: 10 + i64::from(version), timestamp_ms: 5, metadata: b"md".to_vec() };
+            assert_eq!(found, expected);
         }
         assert!(groups.put(&key("g", "t", 2), Some(&value(3, 1, 1))));
         assert!(groups.put(&key("g", "t", 1), None));
@@ -153,7 +234,7 @@ mod tests {
     #[test]
     fn other_records_are_passed_over_and_cut_ones_are_told() {
         let mut groups = GroupOffsets::default();
-        assert!(groups.put(&2i16.to_be_bytes(), Some(b"group metadata")));
+        assert!(groups.put(&5i16.to_be_bytes(), Some(b"a member")));
         for (key, value) in [(vec![0], Some(vec![])), (key("g", "t", 1), Some(value(5, 1, 1)))] {
             assert!(!groups.put(&key, value.as_deref()));
         }
@@ -165,5 +246,40 @@ mod tests {
             assert!(!groups.put(&whole_key, Some(&whole[..len])));
         }
         assert!(groups.committed().is_empty());
+    }
+
+    #[test]
+    fn restored_offsets_are_in_the_range_of_their_partitions() {
+        let mut groups = GroupOffsets::default();
+        for (group, offset) in [("low", 1), ("mid", 12), ("high", 99)] {
+            assert!(groups.put(&key(group, "t", 1), Some(&value(4, offset, 5))));
+            assert!(groups.put(&key(group, "other", 1), Some(&value(3, offset, 5))));
+        }
+        let of_group = |group: &str| [&[0, 2, 0, u8::try_from(group.len()).unwrap()], group.as_bytes()].concat();
+        for (group, metadata) in [("mid", &b"\0\x03\0\x08consumer..."[..]), ("high", b"\0\x04\x09consumer...")] {
+            assert!(groups.put(&of_group(group), Some(metadata)));
+        }
+        let mut again = GroupOffsets::default();
+        let records = groups.restored(&HashMap::from([(("t".to_owned(), 1), (10, 20))]), 77);
+        for (key, value) in &records {
+            assert!(again.put(key, Some(value)));
+        }
+        assert_eq!(records.len(), 5);
+        let found = again.committed().iter().map(|((group, topic, _), each)| {
+            (group.as_str(), topic.as_str(), each.offset, each.timestamp_ms, each.metadata.as_slice())
+        });
+        let expected = [("high", "t", 20, 5, &b"md"[..]), ("low", "t", 10, 77, b"md"), ("mid", "t", 12, 5, b"md")];
+        assert_eq!(found.collect::<Vec<_>>(), expected);
+        assert_eq!(again.protocols.keys().collect::<Vec<_>>(), ["high", "mid"]);
+        assert!(groups.put(&of_group("mid"), None) && !groups.protocols.contains_key("mid"));
+    }
+
+    #[test]
+    fn a_group_is_of_the_partition_of_its_hash() {
+        let mut groups = GroupOffsets::default();
+        assert!(groups.put(&key("group-0", "t", 1), Some(&value(3, 1, 1))));
+        let of: Vec<_> = (0..4).filter(|partition| groups.are_of(*partition, 4)).collect();
+        // "group-0".hashCode() is 293427298.
+        assert_eq!(of, [2]);
     }
 }

@@ -24,4 +24,5 @@ pub(crate) mod record_rows;
 pub(crate) mod segment;
 pub(crate) mod segment_range;
 pub(crate) mod segment_reader;
+pub(crate) mod valid_batches;
 pub(crate) mod walk;

@@ -41,6 +41,11 @@ impl ProducerState {
         self.open.values().min().copied()
     }
 
+    /// The first offsets of the open transactions, with their producers.
+    pub(crate) fn open_transactions(&self) -> impl Iterator<Item = (i64, i64)> {
+        self.by_offset.iter().map(|(first, id)| (*first, *id))
+    }
+
     /// Returns whether a snapshot has a producer with transactions, ended or open; true also for one that cannot be read.
     pub fn is_transactional(snapshot: &Location) -> bool {
         // The epoch of a coordinator comes with a marker, and stays.

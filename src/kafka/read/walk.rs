@@ -14,6 +14,8 @@ const BATCH_READ_AHEAD: usize = 512 * 1024;
 const HEADER_READ_AHEAD: usize = 64 * 1024;
 /// A batch of this size or more is skipped, not read, if only its header is needed.
 const STEP_OVER: u32 = 4 * 1024;
+/// Bytes that are searched for a batch at a time.
+const SEARCH_BYTES: usize = 1 << 20;
 /// Bytes of a large batch that are checked at a time.
 const PIECE: usize = 256 * 1024;
 
@@ -189,6 +191,41 @@ impl Walk {
         header: &Header,
     ) -> io::Result<Result<(), Flaw>> {
         self.compare_crc(source, header).or_else(|error| undecodable(error).map(Err))
+    }
+
+    /// Returns the position of the first batch of magic 2 with a valid checksum that begins at a position or later, and ends at `end`
+    /// or before. It begins at the offset `least` or later.
+    pub(crate) fn find_valid<S: ReadAt + ?Sized>(
+        &mut self,
+        source: &S,
+        mut at: u64,
+        end: u64,
+        least: i64,
+    ) -> io::Result<Option<u64>> {
+        let mut piece = vec![0; SEARCH_BYTES];
+        while at + HEADER_SIZE as u64 <= end {
+            let len = usize::try_from(end - at).unwrap_or(SEARCH_BYTES).min(SEARCH_BYTES);
+            let bytes = piece.get_mut(..len).unwrap_or_default();
+            source.read_exact_at(bytes, at)?;
+            for (number, head) in bytes.windows(HEADER_SIZE).enumerate() {
+                let position = at + number as u64;
+                let size = u64::try_from(header::size_field(head)).unwrap_or(0) + LOG_OVERHEAD as u64;
+                let is_likely = header::magic(head) == 2
+                    && size >= HEADER_SIZE as u64
+                    && position + size <= end
+                    && head.first_chunk().is_some_and(|base| i64::from_be_bytes(*base) >= least);
+                if is_likely {
+                    self.restart(position, end);
+                    if let Ok(header) = self.next(source)?
+                        && self.check_crc(source, &header)?.is_ok()
+                    {
+                        return Ok(Some(position));
+                    }
+                }
+            }
+            at += (len - HEADER_SIZE + 1) as u64;
+        }
+        Ok(None)
     }
 
     fn compare_crc<S: ReadAt + ?Sized>(&mut self, source: &S, header: &Header) -> io::Result<Result<(), Flaw>> {

@@ -8,6 +8,7 @@
 //! `load` opens a log as a broker's start does. [`LogWriter`] is the handle: it serialises calls, and makes the first failed write or
 //! fsync final. Source: `UnifiedLog`, `LogLoader` of 3.9.2 and 4.3.1; docs/formats/kafka-log.md has the rules.
 
+mod copy;
 mod given_batches;
 mod leader_epochs;
 mod load;
@@ -22,6 +23,7 @@ mod topic_config;
 mod validator;
 mod writer;
 
+pub use copy::{Copied, Transactions};
 pub use log::{AppendOptions, AppendResult, LogOptions};
 pub use new_records::{COLUMNS, NewRecords};
 pub use topic_config::TopicConfig;

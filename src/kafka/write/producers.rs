@@ -185,6 +185,12 @@ impl Producers {
         self.open.keys().chain(self.unreplicated.keys()).min().copied()
     }
 
+    /// The producers with an open transaction, in the order in which these began: id, epoch, and epoch of the coordinator.
+    pub(super) fn open_transactions(&self) -> Vec<(i64, i16, i32)> {
+        let of = |id: &i64| self.known.get(id).map(|producer| (*id, producer.epoch, producer.coordinator_epoch));
+        self.open.values().filter_map(of).collect()
+    }
+
     fn insert(&mut self, producer_id: i64, producer: Producer) {
         if let Some(known) = self.known.get_mut(&producer_id) {
             *known = Producer { number: known.number, ..producer };

@@ -11,8 +11,8 @@ use super::topic_config::TopicConfig;
 use crate::error::{Error, Result};
 use crate::io::disk::{self, write_all_at};
 use crate::io::regular_file::open_file;
-use crate::io::{Access, FileSource, ReadAt};
-use crate::kafka::format::header::{self, HEADER_SIZE, Header, UP_TO_MAGIC};
+use crate::io::{Access, FileSource};
+use crate::kafka::format::header::{Header, UP_TO_MAGIC};
 use crate::kafka::index::index_file::{Check, IndexOptions};
 use crate::kafka::index::offset_index::OffsetIndex;
 use crate::kafka::index::sparse_index::SparseIndex;
@@ -23,9 +23,6 @@ use crate::kafka::read::walk::{Reads, Tail, Walk};
 
 /// The suffixes of a segment's files.
 pub(super) const SUFFIXES: [&str; 4] = [".log", ".index", ".timeindex", ".txnindex"];
-
-/// Bytes that are searched for a batch at a time.
-const SEARCH_BYTES: usize = 1 << 20;
 
 /// A segment.
 #[derive(Debug)]
@@ -483,38 +480,18 @@ impl WritableSegment {
         let fail = |e| Error::io(&path, e);
         let source = FileSource::new(self.file.try_clone().map_err(fail)?, &path, false, Access::Pread)?;
         let mut walk = Walk::new(Reads::Whole, 0, self.size);
-        let mut next_valid = |at: u64| -> Result<Option<Header>> {
-            walk.restart(at, self.size);
-            let Ok(header) = walk.next(&source).map_err(fail)? else { return Ok(None) };
-            Ok(walk.check_crc(&source, &header).map_err(fail)?.is_ok().then_some(header))
-        };
         let mut damage = 0;
-        while let Some(header) = next_valid(damage)? {
+        while let Ok(header) = walk.next(&source).map_err(fail)? {
+            if walk.check_crc(&source, &header).map_err(fail)?.is_err() {
+                break;
+            }
             damage = header.end();
         }
         if damage == self.size {
             return Ok(None);
         }
-        let mut piece = vec![0; SEARCH_BYTES];
-        let mut at = damage + 1;
-        while at + HEADER_SIZE as u64 <= self.size {
-            let len = usize::try_from(self.size - at).unwrap_or(SEARCH_BYTES).min(SEARCH_BYTES);
-            let bytes = piece.get_mut(..len).unwrap_or_default();
-            source.read_exact_at(bytes, at).map_err(fail)?;
-            for (number, head) in bytes.windows(HEADER_SIZE).enumerate() {
-                let position = at + number as u64;
-                let size = u64::try_from(header::size_field(head)).unwrap_or(0);
-                let is_likely = header::magic(head) == 2
-                    && size + 12 >= HEADER_SIZE as u64
-                    && position + size + 12 <= self.size
-                    && head.first_chunk().is_some_and(|base| i64::from_be_bytes(*base) >= self.base_offset);
-                if is_likely && next_valid(position)?.is_some() {
-                    return Ok(Some((damage, Some(position))));
-                }
-            }
-            at += (len - HEADER_SIZE + 1) as u64;
-        }
-        Ok(Some((damage, None)))
+        let later = walk.find_valid(&source, damage + 1, self.size, self.base_offset).map_err(fail)?;
+        Ok(Some((damage, later)))
     }
 
     /// Renames all files for their deletion, and returns the new paths.

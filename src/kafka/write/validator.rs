@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use super::given_batches::GivenBatches;
-use super::new_batch::{LOG_APPEND_TIME, NewBatch, put_header};
+use super::new_batch::{LOG_APPEND_TIME, NewBatch, put_headers};
 use super::refusal::Refusal;
 use super::topic_config::TopicConfig;
 use crate::error::Result;
@@ -198,13 +198,7 @@ impl Validator<'_> {
         let (mut new, mut headers, mut out) = (NewBatch::default(), Vec::new(), Vec::new());
         for (header, batch) in batches {
             self.each(cursor, header, batch, |span, bytes| {
-                headers.clear();
-                let mut put = |key, value| {
-                    put_header(&mut headers, field(key, bytes).unwrap_or_default(), field(value, bytes));
-                };
-                // `each` has checked the headers.
-                _ = (!header.is_legacy()).then(|| span.each_header(bytes, &mut put));
-                let count = if header.is_legacy() { 0 } else { span.header_count as usize };
+                let count = put_headers(&mut headers, header, span, bytes);
                 new.push(span.timestamp, field(span.key, bytes), field(span.value, bytes), (count, &headers));
             })?;
         }

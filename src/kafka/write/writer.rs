@@ -140,7 +140,7 @@ impl LogWriter {
     }
 
     /// Changes the log. An I/O error is final, because files and state may differ after it.
-    fn change<T>(&self, change: impl FnOnce(&mut PartitionLog) -> Result<T>) -> Result<T> {
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut PartitionLog) -> Result<T>) -> Result<T> {
         let mut state = self.state()?;
         self.failure.check()?;
         let log = state.log.as_mut().ok_or_else(|| self.closed())?;

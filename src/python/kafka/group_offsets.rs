@@ -1,12 +1,15 @@
 //! `GroupOffsets`.
 
-use std::sync::{Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::cast::AsArray;
+use arrow_array::{ArrayRef, BinaryArray, RecordBatch};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3_arrow::PyRecordBatch;
 
+use super::super::integer;
 use crate::kafka::GroupOffsets;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -40,6 +43,34 @@ impl PyGroupOffsets {
             let rows = keys.iter().zip(values.iter());
             rows.filter(|(key, value)| !key.is_some_and(|key| offsets.put(key, *value))).count()
         }))
+    }
+
+    /// Return records of `__consumer_offsets`, with the columns `key` and `value`, that restore groups and offsets.
+    ///
+    /// Args:
+    ///     ranges: The first offset of each partition that is restored, and its end; commits of others are left out.
+    ///     now: The time at which the groups have lost their members, in ms.
+    fn restored<'py>(
+        &self,
+        py: Python<'py>,
+        ranges: HashMap<(String, i32), (i64, i64)>,
+        #[pyo3(from_py_with = integer::now)] now: i64,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let records = py.detach(|| self.0.lock().unwrap_or_else(PoisonError::into_inner).restored(&ranges, now));
+        let (keys, values): (Vec<_>, Vec<_>) = records.into_iter().unzip();
+        let (keys, values) = (BinaryArray::from_iter_values(keys), BinaryArray::from_iter_values(values));
+        let batch = RecordBatch::try_from_iter([("key", Arc::new(keys) as ArrayRef), ("value", Arc::new(values))]);
+        PyRecordBatch::new(batch.map_err(|e| PyValueError::new_err(e.to_string()))?).into_arro3(py)
+    }
+
+    /// Return whether all groups belong to a partition of a topic with this number of partitions.
+    fn are_of(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = integer::partition)] partition: i32,
+        #[pyo3(from_py_with = integer::partitions)] partitions: i32,
+    ) -> bool {
+        py.detach(|| self.0.lock().unwrap_or_else(PoisonError::into_inner).are_of(partition, partitions))
     }
 
     /// Return group, topic, partition, offset, and the time of the commit in ms, of each group and partition; sorted.

@@ -16,18 +16,50 @@ use pyo3::types::{PyBool, PyType};
 use super::super::convert::cast;
 use super::super::integer;
 use super::super::message_input::{cells, given_batches};
-use super::super::time::{time_column, times_of};
-use super::arguments;
+use super::super::report;
+use super::super::time::{self, time_column, times_of};
+use super::{arguments, records};
 use crate::error::Error;
 use crate::kafka::write::{
     AppendOptions, AppendResult, COLUMNS, LogOptions, LogService, LogWriter, NewRecords, Offsets, Origin, TopicConfig,
-    now_ms,
+    Transactions, now_ms,
 };
-use crate::kafka::{Codec, Compat};
+use crate::kafka::{AbortedRange, Codec, Compat};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(transactions_before, m)?)?;
     m.add_class::<PyLogWriter>()
 }
+
+/// Producer, first offset, last offset.
+type PyAborted = (i64, i64, i64);
+/// The cut, aborted transactions, open ones with the epochs of their producers, producers and epochs of committed ones.
+type PyTransactions = (Option<i64>, Vec<PyAborted>, Vec<(PyAborted, i16)>, Vec<(i64, i16)>);
+
+/// Read the transactions of a log up to a moment.
+///
+/// Args:
+///     parts: (segment, begin_offset, end_offset, aborted) each, as for `read_records`; findings among them are passed over.
+///     as_of: The last timestamp, in ms; None: the end of the log counts.
+///
+/// Returns:
+///     The first offset after the moment (None: none); the aborted transactions; the open ones, each with the epoch of its producer;
+///     producers and epochs of the markers of committed ones.
+#[pyfunction]
+fn transactions_before(
+    py: Python<'_>,
+    parts: &Bound<'_, PyAny>,
+    #[pyo3(from_py_with = integer::as_of)] as_of: Option<i64>,
+) -> PyResult<PyTransactions> {
+    let (ranges, _) = records::planned(py, parts)?;
+    let found = py.detach(|| Transactions::before(&ranges, as_of.unwrap_or(i64::MAX)))?;
+    let of = |range: &AbortedRange| (range.producer_id, range.first_offset, range.last_offset);
+    let open = found.open.iter().map(|(range, epoch)| (of(range), *epoch)).collect();
+    Ok((found.cut, found.aborted.iter().map(of).collect(), open, found.committed))
+}
+
+/// Counts of records, of whole and of encoded batches, and of bytes; findings; producers and epochs of committed transactions.
+type PyCopied<'py> = ((u64, u64, u64, u64), Vec<Bound<'py, PyAny>>, Vec<(i64, i16)>);
 
 /// Writes one partition directory, byte for byte as a Kafka 3.9.2 or 4.3.1 broker does; a broker can load it after `close`.
 ///
@@ -322,6 +354,68 @@ impl PyLogWriter {
         let given = given.iter().map(of_record_types).collect::<PyResult<Vec<_>>>()?;
         let records = NewRecords { records: &given, codec, level, batch_bytes };
         append_result(py, &self.call(py, |writer, now| writer.append(&records, now))?)
+    }
+
+    /// Append the records of another log: whole batches where all of their records are copied. Offsets stay.
+    ///
+    /// Args:
+    ///     parts: (segment, begin_offset, end_offset, aborted) each, as for `read_records`; findings among them are returned.
+    ///     begin: First timestamp.
+    ///     end: Last timestamp.
+    ///     as_of: The log ends before the first record with a later timestamp, in ms; None: it does not.
+    ///     progress: Called with the bytes of the other log that were read.
+    ///
+    /// Returns:
+    ///     The numbers of records, of batches copied whole, of batches that were encoded again, and of bytes; the damage that was
+    ///     skipped; producers and epochs of the markers of committed transactions.
+    ///
+    /// Raises:
+    ///     WriteFailedError: As for `append_batches`.
+    ///     OSError: The other log cannot be read.
+    #[pyo3(signature = (parts, *, begin=None, end=None, as_of=None, progress=None))]
+    fn copy<'py>(
+        &self,
+        py: Python<'py>,
+        parts: &Bound<'py, PyAny>,
+        begin: Option<&Bound<'py, PyAny>>,
+        end: Option<&Bound<'py, PyAny>>,
+        #[pyo3(from_py_with = integer::as_of)] as_of: Option<i64>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<PyCopied<'py>> {
+        let (ranges, missing) = records::planned(py, parts)?;
+        let times = time::bounds(begin, end)?;
+        let raised = Mutex::new(None);
+        let show = |bytes: u64| {
+            let Some(progress) = &progress else { return Ok(()) };
+            Python::attach(|py| progress.call1(py, (bytes,))).map(drop).map_err(|error| {
+                *raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                Error::InvalidArgument("the caller ended the copy".to_owned())
+            })
+        };
+        let copied = self.call(py, |writer, now| writer.copy(&ranges, times, as_of.unwrap_or(i64::MAX), now, &show));
+        if let Some(error) = raised.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            return Err(error);
+        }
+        let copied = copied?;
+        let found: Vec<_> = missing.into_iter().map(|(_, finding)| finding).chain(copied.findings).collect();
+        let counts = (copied.records, copied.whole_batches, copied.encoded_batches, copied.bytes);
+        Ok((counts, report::findings(py, &found)?, copied.committed))
+    }
+
+    /// End the open transactions by markers, and return their number.
+    ///
+    /// Args:
+    ///     timestamp: The time of the markers, in ms.
+    ///     committed: Producers and epochs of the markers of committed transactions. A transaction of an epoch before that of a marker
+    ///         is committed; the others are aborted.
+    #[pyo3(signature = (timestamp, *, committed=Vec::new()))]
+    fn end_transactions(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = integer::timestamp)] timestamp: i64,
+        committed: Vec<(i64, i16)>,
+    ) -> PyResult<usize> {
+        self.call(py, |writer, now| writer.end_transactions(&committed, timestamp, now))
     }
 
     /// Move the high watermark, which limits `delete_records` and `delete_expired`.

@@ -8,7 +8,8 @@ use super::arguments;
 use super::reader::PySegmentReader;
 use super::segment::PyLogSegment;
 use crate::io::Location;
-use crate::kafka::{self, Missing, RecordScan, SegmentReader, Unread};
+use crate::kafka::{self, Missing, RecordScan, SegmentRange, SegmentReader, Unread};
+use crate::report::Finding;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(missing_segments, m)?)?;
@@ -18,6 +19,28 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// A range in Python: the segment, the first offset, the end offset, and the transactions to skip.
 type PyRange<'py> = (Py<PyLogSegment>, Bound<'py, PyAny>, Bound<'py, PyAny>, Option<Bound<'py, PyAny>>);
+
+/// What is missing from a log, each with the number of the range after it.
+type MissingParts = Vec<(usize, Finding)>;
+
+/// The ranges of a plan, and what is missing.
+pub(super) fn planned(py: Python<'_>, parts: &Bound<'_, PyAny>) -> PyResult<(Vec<SegmentRange>, MissingParts)> {
+    let (mut ranges, mut missing) = (Vec::new(), Vec::new());
+    for part in parts.try_iter()? {
+        let part = part?;
+        if !part.is_instance_of::<PyTuple>() {
+            missing.push((ranges.len(), report::given_finding(&part)?));
+            continue;
+        }
+        let (segment, begin_offset, end_offset, aborted): PyRange<'_> = part.extract()?;
+        let mut range = segment.borrow(py).range()?;
+        range.begin_offset = integer::begin_offset::<Option<i64>>(&begin_offset)?.unwrap_or(i64::MIN);
+        range.end_offset = integer::end_offset::<Option<i64>>(&end_offset)?.unwrap_or(i64::MAX);
+        range.aborted = arguments::aborted(aborted.as_ref())?;
+        ranges.push(range);
+    }
+    Ok((ranges, missing))
+}
 
 /// Read ranges of segments, in their order, as one stream. Files are open only while they are read.
 ///
@@ -65,20 +88,7 @@ fn read_records(
         offsets: offsets.transpose()?,
         ..arguments::record_scan(begin, end, columns, batch_size, control, check_crc, on_error)?
     };
-    let (mut ranges, mut missing) = (Vec::new(), Vec::new());
-    for part in parts.try_iter()? {
-        let part = part?;
-        if !part.is_instance_of::<PyTuple>() {
-            missing.push((ranges.len(), report::given_finding(&part)?));
-            continue;
-        }
-        let (segment, begin_offset, end_offset, aborted): PyRange<'_> = part.extract()?;
-        let mut range = segment.borrow(py).range()?;
-        range.begin_offset = integer::begin_offset::<Option<i64>>(&begin_offset)?.unwrap_or(i64::MIN);
-        range.end_offset = integer::end_offset::<Option<i64>>(&end_offset)?.unwrap_or(i64::MAX);
-        range.aborted = arguments::aborted(aborted.as_ref())?;
-        ranges.push(range);
-    }
+    let (ranges, missing) = planned(py, parts)?;
     let reader = SegmentReader::records_of_log(ranges, missing, scan)?;
     Ok(if warn { PySegmentReader::new(reader) } else { PySegmentReader::silent(reader) })
 }

@@ -58,6 +58,14 @@ def test_a_directory_goes_on_where_it_ended(tmp_path: Path) -> None:
     assert [epoch.epoch for epoch in checkpoint.read_leader_epochs(tmp_path / "a-0")] == [0, 5]
 
 
+@pytest.mark.parametrize(("text", "epoch"), [('{"version":0,"brokerEpoch":23}', 23), ("", -1), ("[]", -1), ("{}", -1)])
+def test_the_epoch_of_the_last_broker_is_kept(text: str, epoch: int, tmp_path: Path) -> None:
+    marker = tmp_path / checkpoint.CLEAN_SHUTDOWN
+    marker.write_text(text)
+    LogDirWriter.open(tmp_path).close()
+    assert json.loads(marker.read_text()) == {"version": 0, "brokerEpoch": epoch}
+
+
 def test_an_abandoned_directory_is_recovered(tmp_path: Path) -> None:
     writer = LogDirWriter.open(tmp_path)
     writer.append("a", 0, {"value": [b"1"]})

@@ -1,68 +1,65 @@
-"""`logdex copy`: messages copied into a new store."""
+"""`logdex copy`: messages copied into a new store, or topics into a new log directory."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, get_args
 
 from logdex._types import Compat
 from logdex.cli.arguments import (
-    OPEN_STORE,
-    STORE,
+    OPEN,
     TIMES,
+    WHOLE,
     Command,
     add_options,
     add_source,
-    open_options,
-    settle_times,
-    word,
+    int32,
+    time_ms,
 )
-from logdex.cli.output import Progress, complain, say_built
-from logdex.cli.sources.opened import nothing_matches
-from logdex.rocketmq import MessageStore, copy_messages
+from logdex.cli.sources import open_path
 
 if TYPE_CHECKING:
     import argparse
 
 _DETAILS = """\
-DIR becomes a store with log, queues and index that a broker loads; it must be missing or
-empty. Store times, hosts, properties and queue offsets are kept. Damaged messages are skipped
-and reported. The source store is not changed, and its broker may run. Waiting delayed messages
-are in SCHEDULE_TOPIC_XXXX: copy all topics to keep them.
+DIR must be missing or empty. Damaged messages are skipped and reported. The source is not
+changed, and its broker may run.
+
+Of a RocketMQ store, DIR becomes a store with log, queues and index that a broker loads. Store
+times, hosts, properties and queue offsets are kept. Waiting delayed messages are in
+SCHEDULE_TOPIC_XXXX: copy all topics to keep them.
+
+Of a Kafka log directory, DIR becomes a log directory with the same offsets, timestamps and
+transactions; those that are open at its end are aborted. DIR.steps.txt has the commands with
+which a broker loads it.
 
   logdex copy /data/store /data/new
-  logdex copy /data/store /tmp/orders --topic Orders --begin 2026-11-20 --end -2h"""
+  logdex copy /data/store /tmp/orders --topic Orders --begin 2026-11-20 --end -2h
+  logdex copy /var/kafka-logs /data/restored --as-of 2026-11-20T14:05:00Z --groups"""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_source(parser, STORE, metavar="STORE")
-    add_options(parser, *OPEN_STORE)
-    parser.add_argument("directory", metavar="DIR", help="the new store; created if it is missing")
-    parser.add_argument("--topic", type=word, metavar="T", help="only this topic")
+    add_source(parser, WHOLE)
+    add_options(parser, *OPEN)
+    parser.add_argument("directory", metavar="DIR", help="the new directory; created if it is missing")
+    add_options(parser, "--topic")
+    number = "Kafka: only this partition of the topics; may be repeated"
+    parser.add_argument("--partition", action="append", type=int32, metavar="N", help=number)
     add_options(parser, *TIMES, "--zone")
-    release = "the broker's release that loads DIR; 4.9.3 (the default) refuses what only later ones take"
+    as_of = "Kafka: as the log was at this time; each partition ends before its first record with a later timestamp"
+    parser.add_argument("--as-of", type=partial(time_ms, end=True), metavar="T", help=as_of)
+    parser.add_argument("--groups", action="store_true", help="Kafka: restore the offsets of consumer groups, too")
+    parser.add_argument("--committed", action="store_true", help="Kafka: leave out the records of aborted transactions")
+    still_open = "Kafka: what becomes of transactions that are open at the end (default: abort)"
+    parser.add_argument("--open-transactions", choices=("abort", "keep"), help=still_open)
+    release = "RocketMQ: the broker's release that loads DIR; 4.9.3 (the default) refuses what only later ones take"
     parser.add_argument("--compat", choices=get_args(Compat), help=release)
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    """Copy messages and print the counts; 1 if none was copied or if the store is damaged."""
-    with MessageStore.open(arguments.path, **open_options(arguments)) as store, Progress("copy") as progress:
-        settle_times(arguments, store.times)
-        report = copy_messages(
-            store,
-            arguments.directory,
-            topic=arguments.topic,
-            begin=arguments.begin,
-            end=arguments.end,
-            zone=arguments.zone,
-            compat=arguments.compat,
-            progress=progress,
-        )
-        copied = report.checked["messages"]
-        if not copied:
-            wanted = [] if arguments.topic is None else [arguments.topic]
-            complain(nothing_matches(arguments, wanted, store.topics, store.times(arguments.topic)))
-    code = say_built(report, arguments.directory, as_json=arguments.json) if copied or arguments.json else 1
-    return code if copied else 1
+    """Copy messages and print the counts; 1 if none was copied or if the source is damaged."""
+    with open_path(arguments) as opened:
+        return opened.copy(arguments)
 
 
-COMMAND = Command("copy", "copy messages into a new store, which a broker loads", _DETAILS, _add_arguments, _run)
+COMMAND = Command("copy", "copy messages into a new directory, which a broker loads", _DETAILS, _add_arguments, _run)

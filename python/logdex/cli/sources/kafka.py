@@ -7,11 +7,12 @@ from itertools import dropwhile, groupby
 from typing import TYPE_CHECKING, Any
 
 from logdex._core import SegmentReader, dump_file, read_records
-from logdex.cli.output import complain, say_json, say_lines, say_rows
-from logdex.cli.sources.opened import LogRead, Opened, Part, nothing_matches
+from logdex.cli.output import Progress, complain, say, say_json, say_lines, say_rows
+from logdex.cli.sources.opened import LogRead, Opened, Part, nothing_matches, say_copied
 from logdex.errors import CorruptFileError
 from logdex.hash_index import IndexDirectory
 from logdex.kafka import Log, LogDir, LogSegment, OffsetIndex, TimeIndex, checkpoint
+from logdex.kafka.copy import copy, steps_path
 from logdex.kafka.files import (
     LOG,
     OFFSET_INDEX,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from logdex._core import BatchStream
-    from logdex.cli.output import Progress
     from logdex.cli.sources.opened import Facts
     from logdex.kafka.segments import Part as RecordPart
     from logdex.report import Finding
@@ -190,6 +190,31 @@ class _KafkaOpened(Opened):
         else:
             say_lines(explanation.text())
         return 0 if explanation.found else 1
+
+    def copy(self, arguments: argparse.Namespace) -> int:
+        """Copy topics into a new log directory; return 1 if there are no records or if some are damaged."""
+        if not isinstance(self.opened, LogDir):
+            raise ValueError(f"{self.kind}: expected a Kafka log directory, as the offsets of groups are in it, too")  # noqa: TRY004 -- of a path
+        if given := [flag for flag in ("zone", "compat") if getattr(arguments, flag)]:
+            raise ValueError(f"--{given[0]}: expected a RocketMQ store, found {arguments.path}")
+        with Progress("copy") as progress:
+            report = copy(
+                self.opened,
+                arguments.directory,
+                topics=arguments.topic,
+                partitions=arguments.partition,
+                begin=arguments.begin,
+                end=arguments.end,
+                as_of=arguments.as_of,
+                groups=arguments.groups,
+                committed=arguments.committed,
+                open_transactions=arguments.open_transactions or "abort",
+                progress=progress,
+            )
+        code = say_copied(arguments, report, "records", lambda: self.held(arguments.topic))
+        if report.checked["records"] and not arguments.json:
+            say(f"the steps with which a broker loads it: {steps_path(arguments.directory)}")
+        return code
 
     def _searched(self, arguments: argparse.Namespace) -> LogDir | Log:
         if isinstance(self.opened, LogSegment):

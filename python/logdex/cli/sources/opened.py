@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from logdex._core import time_text
 from logdex._files import Closing
-from logdex.cli.output import complain
+from logdex.cli.output import complain, say_built
 from logdex.errors import CorruptFileError
 from logdex.report import size_text, unknown_topic
 from logdex.source import EXPECTED_WHOLE, NO_MESSAGES, Info
@@ -103,6 +103,11 @@ class Opened(Closing):
         """Print why a key is found or not; return 1 if nothing is found."""
         return self.find(arguments)
 
+    def copy(self, arguments: argparse.Namespace) -> int:
+        """Copy messages into a new directory; return 1 if there are none or if some are damaged."""
+        del arguments
+        raise ValueError(f"{self.kind}: {EXPECTED_WHOLE}")
+
     def usage(self, by: By) -> Sequence[Usage]:
         """Return messages and bytes by topic, queue or day."""
         return self._whole().usage(by)
@@ -171,3 +176,17 @@ def nothing_matches(
     if not times:
         return f"{asked}: there are no messages"
     return f"{asked}; messages are from {time_text(min(times))} to {time_text(max(times))}"
+
+
+def say_copied(
+    arguments: argparse.Namespace,
+    report: Report,
+    what: str,
+    held: Callable[[], tuple[Sequence[str], Sequence[int]]],
+) -> int:
+    """Print the result of a copy, which counts `what`; return 1 if nothing was copied or if there is damage."""
+    copied = report.checked[what]
+    if not copied:
+        complain(nothing_matches(arguments, arguments.topic or [], *held()))
+    code = say_built(report, arguments.directory, as_json=arguments.json) if copied or arguments.json else 1
+    return code if copied else 1

@@ -11,11 +11,20 @@ from arro3.core import RecordBatchReader
 
 from logdex._core import distinct, subtract_ranges, time_text
 from logdex.cli.output import BOLD, Progress, complain, in_flags, say_json, say_lines, say_rows, styled
-from logdex.cli.sources.opened import LogRead, Opened, Part, nothing_matches
+from logdex.cli.sources.opened import LogRead, Opened, Part, nothing_matches, say_copied
 from logdex.hash_index.index_directory import describe_index
 from logdex.hash_index.query import TimeRange
 from logdex.report import Report, merge, size_text
-from logdex.rocketmq import CommitLog, ConsumeQueue, IndexFile, IndexService, Message, MessageStore, StoreCheckpoint
+from logdex.rocketmq import (
+    CommitLog,
+    ConsumeQueue,
+    IndexFile,
+    IndexService,
+    Message,
+    MessageStore,
+    StoreCheckpoint,
+    copy_messages,
+)
 from logdex.rocketmq.find import ANY_TOPIC
 from logdex.rocketmq.overview import checkpoint_times, first_time
 from logdex.rocketmq.queues import UNIT_BYTES
@@ -154,6 +163,27 @@ class _StoreOpened(Opened):
             sys.stdout.write(f"{styled(verdict, BOLD, sys.stdout)}\n")
             say_lines(rest)
         return 0 if explanation.found else 1
+
+    def copy(self, arguments: argparse.Namespace) -> int:
+        """Copy messages into a new store; return 1 if there are none or if some are damaged."""
+        kafka = {"--partition": "partition", "--as-of": "as_of", "--groups": "groups", "--committed": "committed"}
+        if given := [flag for flag, name in kafka.items() if getattr(arguments, name) not in (None, False)]:
+            raise ValueError(f"{given[0]}: expected a Kafka log directory, found {arguments.path}")
+        topics = arguments.topic or [None]
+        if len(topics) > 1:
+            raise ValueError(f"--topic: expected one topic of a RocketMQ store, found {len(topics)}")
+        with Progress("copy") as progress:
+            report = copy_messages(
+                self._store,
+                arguments.directory,
+                topic=topics[0],
+                begin=arguments.begin,
+                end=arguments.end,
+                zone=arguments.zone,
+                compat=arguments.compat,
+                progress=progress,
+            )
+        return say_copied(arguments, report, "messages", lambda: self.held(arguments.topic))
 
 
 def _refuse_options_of_kafka(arguments: argparse.Namespace) -> None:

@@ -199,4 +199,34 @@ final class Cluster {
     private static long offset(Admin admin, TopicPartition partition, OffsetSpec spec) throws Exception {
         return admin.listOffsets(Map.of(partition, spec)).partitionResult(partition).get().offset();
     }
+
+    /** Group, topic, partition, offset, leader epoch and text of all commits, and the number of members of each group. */
+    static Map<String, ?> groups(JsonNode question) throws Exception {
+        var rows = new ArrayList<List<Object>>();
+        try (var admin = Admin.create(properties(question))) {
+            for (var group : admin.listConsumerGroups().all().get()) {
+                var offsets = admin.listConsumerGroupOffsets(group.groupId()).partitionsToOffsetAndMetadata().get();
+                offsets.forEach((place, offset) -> rows.add(List.of(group.groupId(), place.topic(), place.partition(),
+                    offset.offset(), offset.leaderEpoch().orElse(-1), offset.metadata())));
+            }
+        }
+        return Map.of("offsets", rows);
+    }
+
+    /** The first records that a new member of a group gets. */
+    static Map<String, ?> join(JsonNode question) {
+        var properties = properties(question);
+        properties.put("group.id", question.get("group").asText());
+        properties.put("auto.offset.reset", "none");
+        properties.put("enable.auto.commit", "false");
+        var deserializer = new ByteArrayDeserializer();
+        var found = new ArrayList<Map<String, Object>>();
+        try (var consumer = new KafkaConsumer<>(properties, deserializer, deserializer)) {
+            consumer.subscribe(List.of(question.get("topic").asText()));
+            for (int polls = 0; polls < 120 && found.isEmpty(); polls++) {
+                consumer.poll(Duration.ofMillis(500)).forEach(each -> found.add(row(each)));
+            }
+        }
+        return Map.of("records", found);
+    }
 }

@@ -37,6 +37,8 @@ public final class Driver {
         Map.entry("produce", Cluster::produce),
         Map.entry("consume", Cluster::consume),
         Map.entry("offsets", Cluster::offsets),
+        Map.entry("groups", Cluster::groups),
+        Map.entry("join", Cluster::join),
         Map.entry("rounds_write_segment", RoundsFiles::segment),
         Map.entry("rounds_write_index", RoundsFiles::offsetIndex),
         Map.entry("rounds_records", Rounds::records),

@@ -1,0 +1,289 @@
+"""A copy of topics of a log directory into a new log directory, whose partitions a broker loads."""
+
+from __future__ import annotations
+
+import errno
+import shlex
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Literal, get_args
+
+from logdex._core import LogWriter, bound_ms, local_path, replace_file, transactions_before
+from logdex._files import refuse_broker_directory
+from logdex._types import MAX_INT32, MAX_INT64
+from logdex.kafka.files import SNAPSHOT, TopicPartition
+from logdex.kafka.groups import OFFSETS_TOPIC, read_groups
+from logdex.kafka.key_index import partitions_of
+from logdex.kafka.log_dir import opened_log_dir
+from logdex.kafka.writer import LogDirWriter
+from logdex.report import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from os import PathLike
+    from pathlib import Path
+    from typing import TypeAlias
+
+    from logdex._core import GroupOffsets
+    from logdex._types import Progress, Time
+    from logdex.kafka.log import Log
+    from logdex.kafka.log_dir import LogDir
+    from logdex.kafka.segments import Part
+    from logdex.report import Finding
+
+    _Parts: TypeAlias = list[Part | Finding]
+
+OpenTransactions = Literal["abort", "keep"]
+INTERNAL = frozenset(
+    {OFFSETS_TOPIC, "__cluster_metadata", "__transaction_state", "__share_group_state", "__remote_log_metadata"}
+)
+"""Topics with the state of one cluster, which has no meaning in another one."""
+_CONFIG = {"segment.bytes": MAX_INT32, "segment.ms": MAX_INT64, "max.message.bytes": MAX_INT32}
+"""Segments end where those of the source end."""
+_UNKNOWN_BROKER = -2
+"""Epoch of a broker that the new cluster does not know, for its marker of a clean shutdown."""
+_OFFSETS_PARTITIONS = 50
+"""offsets.topic.num.partitions."""
+_MOST_PARTITIONS = 1000
+
+
+def copy(
+    source: str | PathLike[str] | LogDir,
+    directory: str | PathLike[str],
+    *,
+    topics: str | Iterable[str] | None = None,
+    partitions: int | Iterable[int] | None = None,
+    begin: Time | None = None,
+    end: Time | None = None,
+    as_of: Time | None = None,
+    groups: bool = False,
+    committed: bool = False,
+    open_transactions: OpenTransactions = "abort",
+    progress: Progress | None = None,
+) -> Report:
+    """Copy topics into a new log directory, including the records after damage.
+
+    Offsets, timestamps, headers, producer ids and transactions are kept. Batches are copied whole; where some of their records
+    are dropped, they are encoded again, and offsets are missing as after a compaction. The epochs of leaders become 0, because
+    consumers wait for a leader of an epoch that another cluster does not have. No producer snapshots are written, so a new
+    producer that gets the id of an old one is not taken for it.
+
+    A file next to the directory, `<directory>.steps.txt`, has the commands with which a broker loads the partitions.
+
+    Args:
+        source: The log directory, open or by its path or URL. It is only read.
+        directory: The new log directory: missing, or empty.
+        topics: One topic, or several; None: all except those with the state of the cluster.
+        partitions: One partition of the topics, or several, by their numbers; None: all.
+        begin: First timestamp of records, ms or an aware datetime; None: no bound.
+        end: Last timestamp of records, included.
+        as_of: Each partition ends before its first record with a later timestamp, as it was at that moment.
+        groups: Restore the offsets that consumer groups committed, as of that moment, as records of `__consumer_offsets`: of the
+            copied partitions, and within their offsets.
+        committed: Leave out the records of aborted transactions.
+        open_transactions: "abort" writes a marker for each transaction that is open at the end of the copy; a commit if another
+            partition has one for it. "keep" leaves it open: readers of committed records stop there until a producer of the
+            same transactional id begins anew.
+        progress: Called with the bytes of `.log` files that were read, and all of them.
+
+    Returns:
+        A report that counts what was copied. Findings are damage that was skipped.
+
+    Raises:
+        FileExistsError: The directory is not empty.
+        FileNotFoundError: A topic has no partition here, or not the wanted ones.
+        ValueError: The directory is in a log directory, or a topic has the state of a cluster.
+        OSError: An I/O error. The new directory is then as after a crash.
+    """
+    if open_transactions not in get_args(OpenTransactions):
+        raise ValueError(
+            f"open_transactions={open_transactions!r}: expected one of {', '.join(get_args(OpenTransactions))}"
+        )
+    moment = None if as_of is None else bound_ms(as_of, end=True, name="as_of")
+    target = local_path(directory).absolute()
+    with opened_log_dir(source) as logs:
+        if target.exists() and any(target.iterdir()):
+            raise FileExistsError(errno.EEXIST, "expected a missing or empty directory, found files", str(target))
+        refuse_broker_directory(target, others=[logs.path])
+        wanted = _wanted(logs, topics, partitions)
+        plans = {each: list(logs.log(each.topic, each.partition).parts()) for each in wanted}
+        if committed:
+            plans = _without_aborted(plans, moment)
+        with ExitStack() as stack:
+            writer = LogDirWriter.open(target, config=_CONFIG, broker_epoch=_UNKNOWN_BROKER)
+            stack.callback(writer.abandon)
+            copying = _Copy(writer, moment, progress, sum(logs.log(each.topic, each.partition).size for each in wanted))
+            for each, parts in plans.items():
+                copying.copy(each, logs.log(each.topic, each.partition), parts, begin, end)
+            copying.end_transactions(open_transactions)
+            offsets_partitions = copying.restore_groups(logs) if groups else None
+            writer.close()
+        if open_transactions == "abort":
+            for snapshot in target.glob(f"*/*{SNAPSHOT}"):
+                snapshot.unlink()
+        replace_file(steps_path(target), _steps(target, wanted, offsets_partitions).encode())
+    return Report(copying.findings, copying.counts)
+
+
+def _wanted(
+    logs: LogDir, topics: str | Iterable[str] | None, partitions: int | Iterable[int] | None
+) -> list[TopicPartition]:
+    """Return the partitions to copy."""
+    names = None if topics is None else [topics] if isinstance(topics, str) else list(topics)
+    if names and (internal := INTERNAL.intersection(names)):
+        text = "expected topics of users; it has the state of one cluster (consumer groups: groups=True)"
+        raise ValueError(f"topics: {min(internal)}: {text}")
+    found = partitions_of(logs, names) if names is not None else logs.partitions()
+    numbers = None if partitions is None else {partitions} if isinstance(partitions, int) else set(partitions)
+    wanted = [each for each in found if each.topic not in INTERNAL and (numbers is None or each.partition in numbers)]
+    if not wanted:
+        which = "" if numbers is None else f" with the number {', '.join(map(str, sorted(numbers)))}"
+        raise FileNotFoundError(errno.ENOENT, f"no partition{which} to copy", str(logs.path))
+    return wanted
+
+
+def _without_aborted(plans: Mapping[TopicPartition, _Parts], moment: int | None) -> dict[TopicPartition, _Parts]:
+    """Return the plans with the transactions to leave out: those that were aborted, or are going to be."""
+    found = {each: transactions_before(parts, moment) for each, parts in plans.items()}
+    decided = {marker for *_, markers in found.values() for marker in markers}
+    omitted = {
+        each: [*aborted, *(place for place, epoch in still_open if (place[0], epoch + 1) not in decided)]
+        for each, (_, aborted, still_open, _) in found.items()
+    }
+    return {
+        each: [(*part[:3], omitted[each]) if isinstance(part, tuple) else part for part in parts]
+        for each, parts in plans.items()
+    }
+
+
+class _Copy:
+    """A copy in progress."""
+
+    def __init__(self, writer: LogDirWriter, moment: int | None, progress: Progress | None, size: int) -> None:
+        self._writer = writer
+        self._moment = moment
+        self._progress = progress
+        self._size = size
+        self._read = 0
+        self._open: list[LogWriter] = []
+        self._committed: set[tuple[int, int]] = set()
+        self._ranges: dict[tuple[str, int], tuple[int, int]] = {}
+        self.findings: list[Finding] = []
+        names = ("partitions", "records", "whole_batches", "encoded_batches", "log_bytes", "ended_transactions")
+        self.counts = dict.fromkeys(names, 0)
+
+    def copy(self, place: TopicPartition, log: Log, parts: _Parts, begin: Time | None, end: Time | None) -> None:
+        """Copy a partition. It stays open if a transaction is."""
+        out = self._writer.log(place.topic, place.partition, log_start_offset=log.log_start_offset)
+        show = None if self._progress is None else self._show
+        counts, findings, markers = out.copy(parts, begin=begin, end=end, as_of=self._moment, progress=show)
+        self._read += log.size
+        self._show(0)
+        for name, count in zip(("records", "whole_batches", "encoded_batches", "log_bytes"), counts, strict=True):
+            self.counts[name] += count
+        self.counts["partitions"] += 1
+        self.findings += findings
+        self._committed.update(markers)
+        self._ranges[place.topic, place.partition] = out.log_start_offset, out.end_offset
+        if out.last_stable_offset < out.end_offset:
+            self._open.append(out)
+        else:
+            out.close()
+
+    def _show(self, done: int) -> None:
+        if self._progress is not None:
+            self._progress(min(self._read + done, self._size), self._size)
+
+    def end_transactions(self, what: OpenTransactions) -> None:
+        """End the open transactions, now that the markers of all partitions are known."""
+        time_ms = _now() if self._moment is None else self._moment
+        for out in self._open:
+            if what == "abort":
+                self.counts["ended_transactions"] += out.end_transactions(time_ms, committed=list(self._committed))
+            out.close()
+
+    def restore_groups(self, logs: LogDir) -> int:
+        """Write the offsets of the consumer groups, and return the number of partitions of their topic."""
+        read: dict[int, GroupOffsets] = {}
+        for place in logs.partitions(OFFSETS_TOPIC):
+            read[place.partition], findings = read_groups(logs.log(place.topic, place.partition), self._moment)
+            self.findings += findings
+        least = max(read, default=-1) + 1
+        counts = (least, _OFFSETS_PARTITIONS, *range(least, _MOST_PARTITIONS + 1))
+        fitting = (count for count in counts if all(each.are_of(number, count) for number, each in read.items()))
+        count: int | None = next((count for count in fitting if count >= least), None)
+        if count is None:
+            raise ValueError(
+                f"{logs.path}: expected the partitions of {OFFSETS_TOPIC} to have the groups of their numbers"
+            )
+        self.counts["group_records"] = 0
+        for number, each in read.items():
+            records = each.restored(self._ranges, _now())
+            if records.num_rows:
+                self._writer.append(OFFSETS_TOPIC, number, records)
+                self.counts["group_records"] += records.num_rows
+        return max(count, 1)
+
+
+def steps_path(directory: str | PathLike[str]) -> Path:
+    """Return the path of the file with the steps to load a copy."""
+    target = local_path(directory)
+    return target.with_name(f"{target.name}.steps.txt")
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+_STEPS = """\
+How to load {directory} into a Kafka broker
+
+The broker must run, with one log directory (log.dirs), and have none of these topics.{offsets}
+
+1. Copy the directories of the partitions, and nothing else, into the broker's log directory, as the
+   broker's user:
+
+     cp -R {directory}/*-*[0-9] LOG_DIR/
+
+2. Create the topics with these numbers of partitions. The broker takes the directories as theirs:
+
+{creations}
+
+3. Read a topic to its end, for example with kafka-console-consumer.sh --from-beginning.
+
+Records that are older than retention.ms are deleted within minutes. Leave it at -1 as long as they are
+needed.
+If the directories come into the log directory of a broker that is starting or stopped, the broker
+renames them to <topic>-<partition>.<id>-stray and serves empty topics. Then delete the topics, rename the
+directories and begin anew.
+To load them into a broker that is stopped, create the topics as in step 2, stop the broker, replace all
+files of each partition's directory but partition.metadata, and start it.
+"""
+_OFFSETS = """
+Its offsets.topic.num.partitions must be {count}, and no consumer group may have used it."""
+
+
+def _steps(directory: Path, wanted: Iterable[TopicPartition], offsets_partitions: int | None) -> str:
+    """Return the steps to load a directory."""
+    counts: dict[str, int] = {}
+    for each in wanted:
+        counts[each.topic] = max(counts.get(each.topic, 0), each.partition + 1)
+    settings: dict[str, dict[str, object]] = {name: {"retention.ms": -1, "retention.bytes": -1} for name in counts}
+    names = sorted(counts)
+    if offsets_partitions is not None:
+        counts[OFFSETS_TOPIC] = offsets_partitions
+        settings[OFFSETS_TOPIC] = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": 104_857_600,
+        }
+        # Groups are read as soon as their topic exists, and the topics that they name exist then.
+        names.append(OFFSETS_TOPIC)
+    creations = (
+        f"     kafka-topics.sh --bootstrap-server HOST:9092 --create --topic {shlex.quote(name)}"
+        f" --partitions {counts[name]} --replication-factor 1"
+        + "".join(f" --config {setting}={value}" for setting, value in settings[name].items())
+        for name in names
+    )
+    offsets = "" if offsets_partitions is None else _OFFSETS.format(count=offsets_partitions)
+    return _STEPS.format(directory=shlex.quote(str(directory)), offsets=offsets, creations="\n".join(creations))
