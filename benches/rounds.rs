@@ -59,6 +59,7 @@ impl Kept {
             "log_scan" => log_scan(question),
             "log_read" => log_read(question),
             "log_put" => self.log_put(question),
+            "log_put_each" => self.log_put_each(question),
             "log_resident" => log_resident(question),
             "evict" => {
                 evict(&question.path());
@@ -118,6 +119,15 @@ impl Kept {
             self.messages.entry((source, count)).or_insert_with_key(|(path, count)| log_put::read(path, *count));
         let (took, end) = log_put::put(&question.path(), messages, question.number("batch"));
         json!({"seconds": took.as_secs_f64(), "end": end})
+    }
+
+    /// `source`, `count`, and those of [`log_put::put_each`].
+    fn log_put_each(&mut self, question: &Question) -> Value {
+        let (source, count) = (PathBuf::from(question.text("source")), question.number("count"));
+        let messages =
+            self.messages.entry((source, count)).or_insert_with_key(|(path, count)| log_put::read(path, *count));
+        let log_put::Latencies { messages, took, puts, rolls } = log_put::put_each(question, messages);
+        json!({"messages": messages, "seconds": took.as_secs_f64(), "puts": puts, "rolls": rolls})
     }
 
     /// `asked`, `present`, `threads`: the accesses of the lookups of round 0.

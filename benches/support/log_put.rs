@@ -1,19 +1,20 @@
-//! Puts of the messages of one log into another.
+//! Puts of the messages of one log into another: how long all of them take, and each.
 #![allow(clippy::panic, reason = "a question that makes no sense ends the program")]
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray as _;
-use arrow_array::types::{Int32Type, TimestampMillisecondType};
+use arrow_array::types::{Int32Type, Int64Type, TimestampMillisecondType};
 use logdex::rocketmq::commit_log::columns::Column;
 use logdex::rocketmq::commit_log::write::{
-    CommitLogWriter, FlushMode, GivenMessage, Host, Limits, PutOptions, WriterOptions,
+    Append, AppendMode, CommitLogWriter, FlushMode, GivenMessage, Host, Limits, PutOptions, WriterOptions,
 };
 use logdex::rocketmq::commit_log::{Bodies, CommitLog, Options, ScanOptions};
 use logdex::rocketmq::release::Release;
 
+use super::question::Question;
 use super::timed;
 
 const OK: &str = "the log is ours, and the disk has space";
@@ -39,15 +40,7 @@ pub(crate) fn read(directory: &Path, count: usize) -> Vec<RecordBatch> {
 
 /// Puts all messages into a new log of the broker's default file size, in batches of a size or one by one, and deletes it.
 pub(crate) fn put(directory: &Path, messages: &[RecordBatch], batch: usize) -> (Duration, u64) {
-    let options = WriterOptions {
-        file_size: 1 << 30,
-        store_host: Host::parse("127.0.0.1:10911").expect(OK),
-        levels: 18,
-        flush: FlushMode::Async,
-        multi_dispatch: false,
-        limits: Limits { release: Release::V4_9_3, max_message_size: Limits::MAX_MESSAGE_SIZE },
-    };
-    let writer = CommitLogWriter::open(directory, 0, options).expect(OK);
+    let writer = open(directory, 1 << 30, FlushMode::Async, Append::default());
     let took = if batch == 1 { put_one_by_one(&writer, messages) } else { put_batches(&writer, messages, batch) };
     let end = writer.wrote_offset();
     writer.close().expect(OK);
@@ -55,12 +48,97 @@ pub(crate) fn put(directory: &Path, messages: &[RecordBatch], batch: usize) -> (
     (took, end)
 }
 
-fn put_batches(writer: &CommitLogWriter, messages: &[RecordBatch], batch: usize) -> Duration {
+fn open(directory: &Path, file_size: u64, flush: FlushMode, append: Append) -> CommitLogWriter {
+    let options = WriterOptions {
+        file_size,
+        store_host: Host::parse("127.0.0.1:10911").expect(OK),
+        levels: 18,
+        flush,
+        multi_dispatch: false,
+        append,
+        limits: Limits { release: Release::V4_9_3, max_message_size: Limits::MAX_MESSAGE_SIZE },
+    };
+    CommitLogWriter::open(directory, 0, options).expect(OK)
+}
+
+/// What some threads put, and how long each put took, in ns.
+pub(crate) struct Latencies {
+    pub(crate) messages: usize,
+    pub(crate) took: Duration,
+    pub(crate) puts: Vec<u64>,
+    /// Those of the puts that began a file.
+    pub(crate) rolls: Vec<u64>,
+}
+
+/// `path`, `file_size`, `append`, `warm`, `sync`, `threads`, `batch`, `seconds`: puts all messages into a new log, each thread its
+/// part, or those of some seconds, and deletes it.
+pub(crate) fn put_each(question: &Question, messages: &[RecordBatch]) -> Latencies {
+    let (directory, file_size) = (question.path(), question.number("file_size") as u64);
+    let mode = match question.text("append") {
+        "mapped" => AppendMode::Mapped,
+        "pool" => AppendMode::Pool,
+        _ => AppendMode::Write,
+    };
+    let append = Append { mode, warm: question.flag("warm"), lock_memory: false };
+    let flush = if question.flag("sync") { FlushMode::Sync } else { FlushMode::Async };
+    let writer = open(&directory, file_size, flush, append);
+    let (batch, threads) = (question.number("batch"), question.number("threads"));
+    let singles: Vec<_> = if batch == 1 { messages.iter().flat_map(singles).collect() } else { Vec::new() };
+    let batches = if batch == 1 { Vec::new() } else { sliced(messages, batch) };
+    let limit = Duration::from_secs(question.number("seconds") as u64);
+    let begin = Instant::now();
+    let measure = |thread: usize| {
+        let (mut puts, mut rolls, mut count) = (Vec::new(), Vec::new(), 0);
+        for at in (thread..singles.len().max(batches.len())).step_by(threads) {
+            let start = Instant::now();
+            if start - begin >= limit {
+                break;
+            }
+            let (end, rolled) = if let Some((message, properties)) = singles.get(at) {
+                let place = writer.put_message(*message, properties.iter().copied(), HOW).expect(OK);
+                count += 1;
+                (Instant::now(), place.phy_offset.is_multiple_of(file_size))
+            } else {
+                let places = writer.put_messages(batches.get(at).expect(OK), HOW).expect(OK);
+                count += places.num_rows();
+                let end = Instant::now();
+                let offsets = places.column_by_name("phy_offset").expect(OK).as_primitive::<Int64Type>().values();
+                (end, offsets.iter().any(|offset| offset.cast_unsigned().is_multiple_of(file_size)))
+            };
+            let took = u64::try_from((end - start).as_nanos()).expect(OK);
+            puts.push(took);
+            if rolled {
+                rolls.push(took);
+            }
+        }
+        (puts, rolls, count)
+    };
+    let parts: Vec<_> = std::thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|thread| scope.spawn(move || measure(thread))).collect();
+        running.into_iter().map(|thread| thread.join().expect(OK)).collect()
+    });
+    let took = begin.elapsed();
+    writer.close().expect(OK);
+    std::fs::remove_dir_all(&directory).expect(OK);
+    let mut all = Latencies { messages: 0, took, puts: Vec::new(), rolls: Vec::new() };
+    for (puts, rolls, count) in parts {
+        all.messages += count;
+        all.puts.extend(puts);
+        all.rolls.extend(rolls);
+    }
+    all
+}
+
+fn sliced(messages: &[RecordBatch], batch: usize) -> Vec<RecordBatch> {
     let pieces = |whole: &RecordBatch| {
         let (whole, rows) = (whole.clone(), whole.num_rows());
         (0..rows).step_by(batch).map(move |first| whole.slice(first, batch.min(rows - first)))
     };
-    let batches: Vec<RecordBatch> = messages.iter().flat_map(pieces).collect();
+    messages.iter().flat_map(pieces).collect()
+}
+
+fn put_batches(writer: &CommitLogWriter, messages: &[RecordBatch], batch: usize) -> Duration {
+    let batches = sliced(messages, batch);
     let (took, ()) = timed(|| {
         for batch in &batches {
             writer.put_messages(batch, HOW).expect(OK);

@@ -16,6 +16,7 @@ Check: TypeAlias = Literal["verify", "trust"]
 Compat: TypeAlias = Literal["4.9.3", "5.3.3", "5.5.0"]
 """A release of RocketMQ."""
 Flush: TypeAlias = Literal["async", "sync", "none"]
+Append: TypeAlias = Literal["write", "mapped", "pool"]
 Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
 OnError: TypeAlias = Literal["raise", "skip", "stop"]
 Progress: TypeAlias = Callable[[int, int], None]

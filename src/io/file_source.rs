@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use super::chunked_file::ChunkedFile;
-use super::mmap::MappedFile;
+use super::mmap::FileMap;
 use super::plain_file::PlainFile;
 use super::remote::RemoteFile;
 use super::source::{ReadAt, WriteAt};
@@ -27,7 +27,7 @@ pub enum Access {
 #[derive(Debug)]
 pub enum FileSource {
     /// Read and written through a map.
-    Mapped(MappedFile),
+    Mapped(FileMap),
     /// Read and written with `pread` and `pwrite`.
     Plain(PlainFile),
     /// Read by requests, never written.
@@ -49,7 +49,7 @@ impl FileSource {
     pub fn new(file: File, path: &Path, writable: bool, access: Access) -> Result<Self> {
         let len = file.metadata().map_err(|e| Error::io(path, e))?.len();
         if access != Access::Pread && len > 0 {
-            match MappedFile::new(&file, writable) {
+            match FileMap::new(&file, writable) {
                 Ok(map) => return Ok(Self::Mapped(map)),
                 Err(e) if access == Access::Mmap => return Err(Error::io(path, e)),
                 Err(_) => {}

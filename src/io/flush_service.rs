@@ -1,8 +1,9 @@
 //! Threads that flush, as the broker's do.
 //!
 //! With asynchronous flush (upstream `FlushRealTimeService`) the thread flushes every half second if there are four pages or more,
-//! and every ten seconds everything. With synchronous flush each put waits, and one flush serves all puts that wait. A put flushes
-//! itself, or leaves it to a thread if it waits only for some time (upstream `GroupCommitService`).
+//! and every ten seconds everything. A thread that commits a pool's buffers (upstream `CommitRealTimeService`) is paced likewise.
+//! With synchronous flush each put waits, and one flush serves all puts that wait. A put flushes itself, or leaves it to a thread
+//! if it waits only for some time (upstream `GroupCommitService`).
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -11,12 +12,24 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Result};
 use crate::io::fork::Generation;
 
-/// Upstream `flushIntervalCommitLog`.
-const INTERVAL: Duration = Duration::from_millis(500);
-/// Upstream `flushCommitLogThoroughInterval`.
-const THOROUGH_INTERVAL: Duration = Duration::from_secs(10);
-/// Upstream `flushCommitLogLeastPages`, in bytes.
-const LEAST: u64 = 4 * 4096;
+/// The intervals of a thread, and the bytes for which it works.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    interval: Duration,
+    /// After this time every byte is flushed.
+    thorough_interval: Duration,
+    /// Fewer bytes wait.
+    least: u64,
+}
+
+impl Pace {
+    /// Upstream `flushIntervalCommitLog`, `flushCommitLogThoroughInterval`, `flushCommitLogLeastPages`.
+    pub(crate) const FLUSH: Self =
+        Self { interval: Duration::from_millis(500), thorough_interval: Duration::from_secs(10), least: 4 * 4096 };
+    /// Upstream `commitIntervalCommitLog`, `commitCommitLogThoroughInterval`, `commitCommitLogLeastPages`.
+    pub(crate) const COMMIT: Self =
+        Self { interval: Duration::from_millis(200), thorough_interval: Duration::from_millis(200), least: 4 * 4096 };
+}
 
 /// A log whose thread flushes it.
 pub(crate) trait Flushed: Send + Sync + 'static {
@@ -32,7 +45,7 @@ pub(crate) trait Flushed: Send + Sync + 'static {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Schedule {
     /// At intervals.
-    Interval,
+    Interval(Pace),
     /// When a put waits.
     Demand,
 }
@@ -74,7 +87,7 @@ impl FlushService {
         let work = {
             let signal = Arc::clone(&signal);
             move || match schedule {
-                Schedule::Interval => flush_at_intervals(&signal, &*flushed),
+                Schedule::Interval(pace) => flush_at_intervals(&signal, &*flushed, pace),
                 Schedule::Demand => flush_on_demand(&signal, &*flushed),
             }
         };
@@ -106,18 +119,18 @@ impl Drop for FlushService {
     }
 }
 
-fn flush_at_intervals(signal: &Signal, flushed: &dyn Flushed) {
+fn flush_at_intervals(signal: &Signal, flushed: &dyn Flushed, pace: Pace) {
     let mut thorough = Instant::now();
     loop {
-        let waited = signal.changed.wait_timeout_while(signal.lock(), INTERVAL, |asked| !asked.stop);
+        let waited = signal.changed.wait_timeout_while(signal.lock(), pace.interval, |asked| !asked.stop);
         if waited.unwrap_or_else(PoisonError::into_inner).0.stop {
             return;
         }
-        let all = thorough.elapsed() >= THOROUGH_INTERVAL;
+        let all = thorough.elapsed() >= pace.thorough_interval;
         if all {
             thorough = Instant::now();
         }
-        if flushed.unflushed() >= if all { 1 } else { LEAST } {
+        if flushed.unflushed() >= if all { 1 } else { pace.least } {
             flushed.flush_in_thread();
         }
     }

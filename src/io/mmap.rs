@@ -23,14 +23,14 @@ use super::source::{ReadAt, WriteAt};
 
 /// A whole file in the address space, from its first byte to the length it had when it was mapped.
 #[derive(Debug)]
-pub struct MappedFile {
+pub struct FileMap {
     map: MmapRaw,
     writable: bool,
     /// Bytes up to here were brought into memory by [`WriteAt::populate`].
     populated: AtomicU64,
 }
 
-impl MappedFile {
+impl FileMap {
     /// Maps an open file. An empty file cannot be mapped.
     ///
     /// # Errors
@@ -39,6 +39,43 @@ impl MappedFile {
         let options = MmapOptions::new();
         let map = if writable { options.map_raw(file)? } else { options.map_raw_read_only(file)? };
         Ok(Self { map, writable, populated: AtomicU64::new(0) })
+    }
+
+    /// Maps memory of zeros that belongs to no file.
+    ///
+    /// # Errors
+    /// An I/O error, `OutOfMemory` where the address space is limited.
+    pub fn anonymous(len: usize) -> io::Result<Self> {
+        let map = MmapOptions::new().len(len).map_anon()?.into();
+        Ok(Self { map, writable: true, populated: AtomicU64::new(0) })
+    }
+
+    /// Locks the pages in memory, all of them at once (`mlock`).
+    ///
+    /// # Errors
+    /// An I/O error, mainly where `RLIMIT_MEMLOCK` is lower; `Unsupported` if the system cannot lock.
+    pub fn lock(&self) -> io::Result<()> {
+        #[cfg(unix)]
+        return self.map.lock();
+        #[cfg(not(unix))]
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Copies bytes into the map. Stores of earlier calls come first, also for other processes.
+    ///
+    /// # Errors
+    /// `PermissionDenied` for a map that is not writable, `UnexpectedEof` outside of it.
+    #[inline]
+    pub fn put_bytes(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        if !self.writable {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        let at = self.at(offset, bytes.len())?;
+        std::sync::atomic::fence(Ordering::Release);
+        // SAFETY: `at` checked that the bytes are inside the map, and `bytes` is no part of it, because none is lent. No thread of
+        // this process reads them before the caller publishes their end; another process must expect any bytes in a file.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.map.as_mut_ptr().add(at), bytes.len()) };
+        Ok(())
     }
 
     /// Requests large pages from the operating system for pages that are not in memory yet.
@@ -107,7 +144,7 @@ impl MappedFile {
     }
 }
 
-impl ReadAt for MappedFile {
+impl ReadAt for FileMap {
     fn len(&self) -> u64 {
         self.map.len() as u64
     }
@@ -183,7 +220,7 @@ impl ReadAt for MappedFile {
     }
 }
 
-impl WriteAt for MappedFile {
+impl WriteAt for FileMap {
     #[inline]
     fn put_words<const N: usize>(&self, offset: u64, words: [u32; N]) -> io::Result<()> {
         for (to, word) in self.writable::<N>(offset)?.iter().zip(words) {
@@ -292,7 +329,7 @@ impl WriteAt for MappedFile {
 const WINDOW: usize = 1 << 20;
 
 /// Hints to the system about memory and disk. A system without the hint, and every error, counts as "nothing to do".
-impl MappedFile {
+impl FileMap {
     /// Announces random reads: a page fault then reads one page and not its neighbours as well.
     pub fn expect_random_reads(&self, random: bool) {
         #[cfg(unix)]

@@ -8,7 +8,7 @@
 //! - [`storage`]: listing and describing, local and remote; [`remote`]: stores that are not on this machine
 //! - [`store_lock`]: the lock that a broker holds on its store
 //! - `source`: [`ReadAt`] and [`WriteAt`], for bytes in memory as well
-//! - `plain_file`, `mmap`, `file_source`: [`PlainFile`], [`MappedFile`], and [`FileSource`], which is one of the two, or
+//! - `plain_file`, `mmap`, `file_source`: [`PlainFile`], [`FileMap`], and [`FileSource`], which is one of the two, or
 //!   a remote file
 //! - [`chunked_file`]: a file that is stored in compressed or encrypted chunks
 //! - `directory_stamp`: a text that changes when a directory or its files change
@@ -56,7 +56,7 @@ pub use file_source::{Access, FileSource};
 pub use first_failure::FirstFailure;
 pub(crate) use holes::Holes;
 pub use location::{Content, Location};
-pub use mmap::{MappedFile, Words};
+pub use mmap::{FileMap, Words};
 pub use plain_file::PlainFile;
 pub use planned_file::PlannedFile;
 pub(crate) use process_mutex::ProcessMutex;

@@ -24,8 +24,8 @@ use super::{integer, report};
 use crate::rocketmq::commit_log::Bodies;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::write::{
-    CommitLogWriter, FlushMode, GivenMessage, Host, Limits, PutOptions, PutResult, PutStatistics, SentMessage,
-    WriterOptions,
+    Append, AppendMode, CommitLogWriter, FlushMode, GivenMessage, Host, Limits, PutOptions, PutResult, PutStatistics,
+    SentMessage, WriterOptions,
 };
 use crate::rocketmq::release::Release;
 use crate::rocketmq::{offset_files, truncate};
@@ -187,11 +187,15 @@ impl PyCommitLogWriter {
     ///     multi_dispatch: Messages also get offsets in the queues that INNER_MULTI_DISPATCH names (enableMultiDispatch).
     ///     flush: "async": a thread flushes twice a second if there are 16 KiB or more, and everything every ten seconds;
     ///         "sync": every put waits for the disk, and one flush serves all puts that wait; "none": only `flush` flushes.
+    ///     append: Where puts append: "write": to the file; "mapped": to a map of the file, which a thread has prepared; "pool": to
+    ///         a buffer, which a thread commits to the file every 200 ms (transientStorePoolEnable).
+    ///     warm: Bring the pages of the map of a new file into memory before they are needed (warmMapedFileEnable).
+    ///     lock_memory: Lock maps or buffers in memory.
     ///
     /// Raises:
-    ///     ValueError: An invalid host, a size or an end that no log has, or no level.
+    ///     ValueError: An invalid host, a size or an end that no log has, no level, or `warm` or `lock_memory` with "write".
     #[staticmethod]
-    #[pyo3(signature = (directory, *, end_phy_offset, file_size=1_073_741_824, store_host="127.0.0.1:10911", levels=18, flush="async", compat=None, max_message_size=4_194_304, multi_dispatch=false))]
+    #[pyo3(signature = (directory, *, end_phy_offset, file_size=1_073_741_824, store_host="127.0.0.1:10911", levels=18, flush="async", compat=None, max_message_size=4_194_304, multi_dispatch=false, append="write", warm=false, lock_memory=false))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn open(
         directory: PathBuf,
@@ -203,6 +207,9 @@ impl PyCommitLogWriter {
         compat: Option<&str>,
         max_message_size: usize,
         multi_dispatch: bool,
+        append: &str,
+        warm: bool,
+        lock_memory: bool,
     ) -> PyResult<Self> {
         let flush = match flush {
             "async" => FlushMode::Async,
@@ -213,9 +220,25 @@ impl PyCommitLogWriter {
                 return Err(PyValueError::new_err(text));
             }
         };
+        let mode = match append {
+            "write" => AppendMode::Write,
+            "mapped" => AppendMode::Mapped,
+            "pool" => AppendMode::Pool,
+            other => {
+                let text = format!("append is {other:?}; expected \"write\", \"mapped\" or \"pool\"");
+                return Err(PyValueError::new_err(text));
+            }
+        };
         let limits = Limits { release: convert::compat(compat)?.unwrap_or(Release::V4_9_3), max_message_size };
-        let options =
-            WriterOptions { file_size, store_host: Host::parse(store_host)?, levels, flush, limits, multi_dispatch };
+        let options = WriterOptions {
+            file_size,
+            store_host: Host::parse(store_host)?,
+            levels,
+            flush,
+            limits,
+            multi_dispatch,
+            append: Append { mode, warm, lock_memory },
+        };
         Ok(Self { writer: CommitLogWriter::open(&directory, end_phy_offset, options)? })
     }
 
@@ -496,6 +519,14 @@ impl PyCommitLogWriter {
         Ok(py.detach(|| self.writer.append_frames(&data))?)
     }
 
+    /// Copy everything that was put from the buffers of a pool to the files, so that readers see it.
+    ///
+    /// Raises:
+    ///     WriteFailedError: A write or an fsync failed, now or before, also in a thread.
+    fn commit(&self, py: Python<'_>) -> PyResult<()> {
+        Ok(py.detach(|| self.writer.commit())?)
+    }
+
     /// Wait until everything that was put is on the disk.
     ///
     /// Raises:
@@ -517,6 +548,12 @@ impl PyCommitLogWriter {
     #[getter]
     fn wrote_offset(&self) -> u64 {
         self.writer.wrote_offset()
+    }
+
+    /// Offset in the log up to which readers see everything. With `append="pool"` later messages wait in a buffer.
+    #[getter]
+    fn committed_offset(&self) -> u64 {
+        self.writer.committed_offset()
     }
 
     /// Offset in the log up to which everything is on the disk.

@@ -10,12 +10,12 @@ use crate::hash_index::format::geometry::Geometry;
 use crate::hash_index::repair::infer;
 use crate::hash_index::repair::relink::{self, Overlay, ZeroExtended};
 use crate::io::disk::reserve;
-use crate::io::{Access, FileSource, MappedFile, PlainFile, ReadAt, WriteAt};
+use crate::io::{Access, FileMap, FileSource, PlainFile, ReadAt, WriteAt};
 
 /// The bytes of an open file.
 #[derive(Debug)]
 pub(super) enum Bytes {
-    Mapped(MappedFile),
+    Mapped(FileMap),
     Plain(PlainFile),
     Remote(FileSource),
     /// A short file, read as if it were extended with zeros.

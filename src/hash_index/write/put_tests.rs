@@ -13,7 +13,7 @@ use crate::hash_index::format::geometry::Geometry;
 use crate::hash_index::format::header::Header;
 use crate::hash_index::key_hash::java_hash::KeySource;
 use crate::io::disk::reserve;
-use crate::io::{MappedFile, PlainFile, ReadAt, WriteAt};
+use crate::io::{FileMap, PlainFile, ReadAt, WriteAt};
 
 /// Bytes in memory, with nothing but the plain calls of the trait.
 struct Memory(RwLock<Vec<u8>>);
@@ -119,7 +119,7 @@ fn by_all_ways(
 
         let file = tempfile::tempfile().unwrap();
         reserve(&file, geometry.file_len()).unwrap();
-        let mapped = MappedFile::new(&file, true).unwrap();
+        let mapped = FileMap::new(&file, true).unwrap();
         PlainFile::new(file.try_clone().unwrap()).unwrap().put_bytes(before);
         let taken = put_bulk(&mapped, geometry, &columns, start, threads, chunk).unwrap();
         ways.push((format!("{threads} threads, mapped"), taken, whole(&mapped)));

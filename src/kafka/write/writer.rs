@@ -9,7 +9,7 @@ use super::log::{AppendOptions, AppendResult, LogOptions, PartitionLog, sync_dir
 use super::new_records::NewRecords;
 use super::validator::Origin;
 use crate::error::{Error, Result};
-use crate::io::flush_service::{FlushService, Flushed, Schedule};
+use crate::io::flush_service::{FlushService, Flushed, Pace, Schedule};
 use crate::io::fork::Generation;
 use crate::io::store_lock::refuse_other_holder;
 use crate::io::{FirstFailure, disk};
@@ -116,7 +116,7 @@ impl LogWriter {
     /// # Errors
     /// An I/O error if the thread cannot start.
     pub fn start_service(self: &Arc<Self>) -> Result<LogService> {
-        FlushService::start(Arc::clone(self), Schedule::Interval).map(LogService)
+        FlushService::start(Arc::clone(self), Schedule::Interval(Pace::FLUSH)).map(LogService)
     }
 
     /// The directory of the log.

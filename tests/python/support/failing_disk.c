@@ -1,4 +1,4 @@
-/* A disk that fails for a while: fsync, fdatasync, msync and pwrite return EIO.
+/* A disk that fails for a while: fsync, fdatasync, msync and pwrite return EIO, and mlock ENOMEM.
 
    The file $FAILING_DISK, while it exists, names the failing calls, a part of the paths that fail, and the number of bytes that
    pwrite still writes before. If that is below 0, pwrite, fsync and fdatasync do not fail: they create $FAILING_DISK.waits, and
@@ -84,6 +84,16 @@ int fsync(int fd) {
 
 int fdatasync(int fd) {
     return sync_or_fail("fdatasync", fd);
+}
+
+int mlock(const void *address, size_t length) {
+    long left;
+    if (fails("mlock", -1, &left)) {
+        errno = ENOMEM;
+        return -1;
+    }
+    int (*real)(const void *, size_t) = dlsym(RTLD_NEXT, "mlock");
+    return real(address, length);
 }
 
 int msync(void *address, size_t length, int flags) {

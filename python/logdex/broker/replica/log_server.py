@@ -40,10 +40,17 @@ _log = logging.getLogger(__name__)
 class LogServer:
     """Sends a log to the slaves that connect. Every method but `wake` is called by the thread of the event loop."""
 
-    def __init__(self, log: CommitLog, file_size: int, end: Callable[[], int]) -> None:
-        """Serve a log in files of this size, whose end `end` returns; any thread may call it."""
+    def __init__(
+        self, log: CommitLog, file_size: int, end: Callable[[], int], wrote: Callable[[], int] | None = None
+    ) -> None:
+        """Serve a log in files of this size.
+
+        `end` returns the offset up to which it can be read, `wrote` that after the last message, by default the same. Any thread
+        may call them.
+        """
         self._log = log
         self._end = end
+        self._wrote = wrote or end
         self._file_size = file_size
         self._files: dict[int, Path] = {}
         """Files by the offset of their first byte. The cache may have deleted files and lack new ones."""
@@ -61,8 +68,8 @@ class LogServer:
 
     @property
     def end(self) -> int:
-        """The end of the log."""
-        return self._end()
+        """The end of the log, some of which may not be readable yet."""
+        return self._wrote()
 
     @property
     def is_near(self) -> bool:

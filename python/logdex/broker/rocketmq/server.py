@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from logdex._core import CommitLog
-    from logdex._types import Flush
+    from logdex._types import Append, Flush
     from logdex.broker.rocketmq.tables import Saving
     from logdex.rocketmq.write.options import StoreOptions
     from logdex.rocketmq.write.retention import Retention
@@ -80,6 +80,7 @@ class ServeOptions:
     ha_port: int | None = None
     sync_slaves: bool = False
     sync_flush_timeout_s: float = FLUSH_TIMEOUT_S
+    append: Append = "write"
 
     def __post_init__(self) -> None:
         """Check the options that do not depend on the store.
@@ -182,7 +183,9 @@ class Server:
         if isinstance(given, StoreWriter):
             self._writer = given
         elif self._is_master and not isinstance(given, MessageStore):
-            self._writer = StoreWriter.open(given, flush=self._options.flush, retention=self._options.retention)
+            self._writer = StoreWriter.open(
+                given, flush=self._options.flush, retention=self._options.retention, append=self._options.append
+            )
         try:
             if isinstance(given, StoreWriter):
                 # Answers are read from the files, so they need the messages that were put before.
@@ -271,9 +274,10 @@ class Server:
         if view.is_remote:
             raise ValueError(f"ha_port: expected a store on this machine, found {view.store.root}")
         writer, log = self._writer, view.store.commit_log
-        end = _KeptEnd(log) if writer is None else partial(getattr, writer, "max_offset")
+        end = _KeptEnd(log) if writer is None else partial(getattr, writer, "committed_offset")
         file_size = view.log_file_size if writer is None else writer.file_size
-        slaves = LogServer(log, file_size, end)
+        wrote = None if writer is None else partial(getattr, writer, "max_offset")
+        slaves = LogServer(log, file_size, end, wrote)
         broker.is_synchronous = self._options.sync_slaves
         service.serve_slaves(slaves, SLAVE_TIMEOUT_S if self._options.sync_slaves else None)
         host, port = bound
@@ -350,6 +354,7 @@ def serve(
     ha_port: int | None = None,
     sync_slaves: bool = False,
     sync_flush_timeout_s: float = FLUSH_TIMEOUT_S,
+    append: Append = "write",
 ) -> Server:
     """Serve a store to RocketMQ's clients and tools: a broker and its name server on one port.
 
@@ -380,6 +385,7 @@ def serve(
         sync_slaves: For `write`: producers wait until a slave has their messages (SYNC_MASTER), for at most 3 s (slaveTimeout).
         sync_flush_timeout_s: For `write` with `flush="sync"`: seconds that producers wait for the disk (syncFlushTimeout). After
             it they get FLUSH_DISK_TIMEOUT: the message is stored, but a power loss may remove it.
+        append: For `write` with a path: where messages are appended, as for `StoreWriter.open`.
 
     Returns:
         A server that is not started: use it with `async with`, or call `start` and `stop`.

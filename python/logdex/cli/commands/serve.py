@@ -9,7 +9,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, get_args
 
-from logdex._types import Compat
+from logdex._types import Append, Compat
 from logdex.cli.arguments import OPEN_STORE, Command, add_options, add_source, open_options, port
 from logdex.cli.output import say, say_json
 from logdex.rocketmq import MessageStore, Retention, ServeOptions, Server, StoreWriter
@@ -47,6 +47,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--write", action="store_true", help="take messages, as a broker does")
     parser.add_argument(
         "--flush", choices=("async", "sync"), default="async", help="with --write: when messages are on the disk"
+    )
+    parser.add_argument(
+        "--append",
+        choices=get_args(Append),
+        default="write",
+        help="with --write: where messages are appended: to the file, a map of it, or a pool of buffers",
     )
     parser.add_argument(
         "--sync-flush-timeout",
@@ -118,7 +124,9 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.compat or arguments.commit_log:
         raise ValueError("--compat, --commit-log: expected without --write")
     sizes = {name: getattr(arguments, name) for name in ("hash_slots", "max_entries")}
-    with StoreWriter.open(arguments.path, flush=options.flush, retention=keeps, **sizes) as writer:
+    with StoreWriter.open(
+        arguments.path, flush=options.flush, retention=keeps, append=options.append, **sizes
+    ) as writer:
         asyncio.run(_serve(Server(writer, options), arguments))
     return 0
 

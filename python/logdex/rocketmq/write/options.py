@@ -12,7 +12,7 @@ from logdex.hash_index.files import resolve_zone
 if TYPE_CHECKING:
     from datetime import tzinfo
 
-    from logdex._types import Compat, Flush
+    from logdex._types import Append, Compat, Flush
     from logdex.rocketmq.write.retention import Retention
 
 DEFAULT_FILE_SIZE = 1 << 30
@@ -40,6 +40,9 @@ class StoreOptions:
     max_message_size: int = 4 << 20
     retention: Retention | None = None
     multi_dispatch: bool | None = None
+    append: Append = "write"
+    warm: bool = False
+    lock_memory: bool = False
 
     def __post_init__(self) -> None:
         """Check the options without reading the store.

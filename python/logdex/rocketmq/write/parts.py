@@ -226,6 +226,9 @@ class StoreParts:
             compat=self.options.compat,
             max_message_size=self.options.max_message_size,
             multi_dispatch=bool(self.options.multi_dispatch),
+            append=self.options.append,
+            warm=self.options.warm,
+            lock_memory=self.options.lock_memory,
         )
 
     def _truncate(self, plan: RecoveryPlan) -> dict[str, int]:
@@ -309,12 +312,12 @@ class StoreParts:
         """Dispatch what was put to queues and index; return the number of messages."""
         with self._step.hold():
             self.log.check()
-            return self._dispatcher.dispatch(self.log.wrote_offset)
+            return self._dispatcher.dispatch(self.log.committed_offset)
 
     def deliver_due(self, now: int | None = None) -> int:
         """Deliver the parked messages that are due, by default now; return their number."""
         with self._step.hold():
-            self._dispatcher.dispatch(self.log.wrote_offset)
+            self._dispatcher.dispatch(self.log.committed_offset)
             self.check_disk()
             # The queues of parked messages are read from files.
             self._queues.flush(sync=False)
@@ -355,7 +358,8 @@ class StoreParts:
 
     def _flush(self) -> None:
         self.log.begin_checkpoint()
-        self._dispatcher.dispatch(self.log.wrote_offset)
+        self.log.commit()
+        self._dispatcher.dispatch(self.log.committed_offset)
         self.log.flush()
         self._queues.flush()
         self.log.write_checkpoint(self._dispatcher.store_timestamp)
@@ -390,10 +394,10 @@ class StoreParts:
         goes with the next call.
         """
         self._disk.measure()
-        written = self.log.wrote_offset
-        # The newest file stays, and the one that is written.
+        written = self.log.committed_offset
+        # The newest file stays, and the one that is written. A file that is prepared may be newer.
         files = [Path(path) for path in self._reader.files[:-1]]
-        files = [path for path in files if int(path.name) + self.log.file_size <= written]
+        files = [path for path in files if int(path.name) + self.log.file_size < written]
         log_files = []
         expired = self._disk.expired(files, reserved_hours, by_age=at_any_hour or self._disk.is_time())[:most]
         if expired:

@@ -31,12 +31,14 @@ if TYPE_CHECKING:
     from arro3.core import RecordBatch
     from typing_extensions import Self
 
-    from logdex._types import Body, Compat, Flush, Time
+    from logdex._types import Append, Body, Compat, Flush, Time
     from logdex.rocketmq.write.recovery import RecoveryReport
     from logdex.rocketmq.write.retention import Deleted, Retention
 
 _PAUSE_SECONDS = 0.005
 _RETRY_SECONDS = 1.0
+_COMMIT_SECONDS = 0.2
+"""commitIntervalCommitLog."""
 _CLEAN_SECONDS = 10.0
 """cleanResourceInterval."""
 
@@ -163,6 +165,9 @@ class StoreWriter(Closing):
         max_message_size: int = 4 << 20,
         retention: Retention | None = None,
         multi_dispatch: bool | None = None,
+        append: Append = "write",
+        warm: bool = False,
+        lock_memory: bool = False,
     ) -> Self:
         """Open a store for writing, or begin a new one.
 
@@ -197,6 +202,12 @@ class StoreWriter(Closing):
             multi_dispatch: Also dispatch messages to the queues that the property INNER_MULTI_DISPATCH names (enableMultiDispatch
                 and enableLmq). A producer can name any topic there and so creates queues. None: True if the broker of the store
                 left `config/lmqConsumerOffset.json` (enableLmq), else False.
+            append: Where puts append; the files are the same. "write": to the file, by a system call; "mapped": to a map of the
+                file, as a broker does by default, while a thread prepares the next file; "pool": to a buffer in memory, which a
+                thread commits to the file every 200 ms (transientStorePoolEnable). With "pool" readers, and queues and index,
+                lack what is not committed, and a killed process loses it, unless `flush="sync"`.
+            warm: For "mapped": bring the pages of the next file into memory before they are needed (warmMapedFileEnable).
+            lock_memory: For "mapped" and "pool": lock maps or buffers in memory; RLIMIT_MEMLOCK must allow it.
 
         Raises:
             CorruptFileError: There are valid messages after damage; or the table of delay levels cannot be read.
@@ -224,6 +235,9 @@ class StoreWriter(Closing):
             max_message_size=max_message_size,
             retention=retention,
             multi_dispatch=multi_dispatch,
+            append=append,
+            warm=warm,
+            lock_memory=lock_memory,
         )
         return cls(local_path(root), options, services=services)
 
@@ -362,6 +376,7 @@ class StoreWriter(Closing):
             OSError: An I/O error; the next call dispatches the rest, unless it is a WriteFailedError.
         """
         self._check_open()
+        self._parts.log.commit()
         return self._parts.dispatch()
 
     def deliver_due(self, now: Time | None = None) -> int:
@@ -371,6 +386,7 @@ class StoreWriter(Closing):
             OSError: An I/O error; what was delivered is not delivered again.
         """
         self._check_open()
+        self._parts.log.commit()
         return self._parts.deliver_due(_optional_ms(now, "now"))
 
     def flush(self) -> None:
@@ -426,6 +442,11 @@ class StoreWriter(Closing):
     def max_offset(self) -> int:
         """Offset in the log after the last message."""
         return self._parts.log.wrote_offset
+
+    @property
+    def committed_offset(self) -> int:
+        """Offset in the log up to which readers see messages: `max_offset`, except with `append="pool"`."""
+        return self._parts.log.committed_offset
 
     @property
     def file_size(self) -> int:
@@ -598,6 +619,9 @@ class _Services:
             self._signals.put(None)
             if self._thread is not None and self._thread.is_alive():
                 self._thread.join()
+            with suppress(OSError):
+                # When the interpreter ends, nobody else does.
+                self._parts.log.commit()
             atexit.unregister(self.stop)
 
     def _run(self) -> None:
@@ -630,6 +654,9 @@ class _Services:
                     self._let_see()
                 if passed and call == parts.dispatch:
                     del due[call]
+                    if parts.options.append == "pool" and parts.log.wrote_offset > parts.dispatched_offset:
+                        # The rest is not committed yet.
+                        due[call] = time.monotonic() + _COMMIT_SECONDS
                     # Without a pause single puts would be dispatched one by one, and compete for the interpreter lock.
                     time.sleep(_PAUSE_SECONDS)
                 else:

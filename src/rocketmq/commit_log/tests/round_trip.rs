@@ -12,7 +12,7 @@ use super::encoder::{TestLog, TestMessage};
 use super::{offsets, scan};
 use crate::rocketmq::commit_log::decode::columns::Column;
 use crate::rocketmq::commit_log::frame::MAGIC_BLANK;
-use crate::rocketmq::commit_log::write::{CommitLogWriter, FlushMode, Host, Limits, PutOptions, WriterOptions};
+use crate::rocketmq::commit_log::write::{Append, CommitLogWriter, FlushMode, Host, Limits, PutOptions, WriterOptions};
 use crate::rocketmq::commit_log::{Bodies, MessageReader};
 use crate::rocketmq::release::Release;
 
@@ -179,7 +179,7 @@ proptest! {
         let directory = tempfile::tempdir().unwrap();
         let store_host = Host::parse("1.2.3.4:5").unwrap();
         let limits = Limits { release: Release::V5_5_0, max_message_size: Limits::MAX_MESSAGE_SIZE };
-        let options = WriterOptions { file_size, store_host, levels: 18, flush: FlushMode::Manual, limits, multi_dispatch: true };
+        let options = WriterOptions { file_size, store_host, levels: 18, flush: FlushMode::Manual, limits, multi_dispatch: true, append: Append::default() };
         let writer = CommitLogWriter::open(directory.path(), first * file_size, options).unwrap();
         for batch in reader {
             writer.put_messages(&batch.unwrap(), PutOptions { bodies: Bodies::Stored, park: false }).unwrap();

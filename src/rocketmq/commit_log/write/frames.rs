@@ -106,7 +106,7 @@ impl Frames {
     }
 
     /// Returns the bytes for each file with their offset in the log; none is empty.
-    pub(super) fn pieces(&self) -> impl Iterator<Item = (u64, &[u8])> {
+    pub(super) fn pieces(&self) -> impl Iterator<Item = (u64, &[u8])> + Clone {
         let ends = self.pieces.iter().skip(1).map(|(_, at)| *at).chain([self.bytes.len()]);
         let pieces = self.pieces.iter().zip(ends);
         let pieces = pieces.map(|((offset, at), end)| (*offset, self.bytes.get(*at..end).unwrap_or_default()));

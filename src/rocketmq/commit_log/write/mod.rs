@@ -1,7 +1,7 @@
 //! Writing the commit log: messages are numbered, encoded, appended and flushed.
 //!
 //! ```text
-//! batch of messages --PutColumns--> NewMessage --encode--> frames --CommitLogWriter--> LogFiles --flush--> disk
+//! batch of messages --PutColumns--> NewMessage --encode--> frames --CommitLogWriter--> MappedFileQueue --flush--> disk
 //!                                                             ^ queue offset, offset in the log, store time
 //! ```
 //!
@@ -12,11 +12,13 @@
 //!
 //! A slave appends the frames that its master wrote as they are (upstream `CommitLog#appendData`).
 
+mod allocate_mapped_file_service;
 mod checkpoint_guard;
 mod frames;
 mod host;
 mod limits;
-mod log_files;
+mod mapped_file;
+mod mapped_file_queue;
 mod new_message;
 mod new_properties;
 mod options;
@@ -27,6 +29,7 @@ mod put_statistics;
 mod queue_table;
 mod sent_message;
 mod shared;
+mod transient_store_pool;
 mod whole_frames;
 mod writer;
 
@@ -34,7 +37,7 @@ pub use host::Host;
 pub use limits::Limits;
 pub use new_message::{GivenMessage, message_frame};
 pub use new_properties::property_entries;
-pub use options::{FlushMode, PutOptions, WriterOptions};
+pub use options::{Append, AppendMode, FlushMode, PutOptions, WriterOptions};
 pub use put_result::PutResult;
 pub use put_statistics::PutStatistics;
 pub use sent_message::SentMessage;

@@ -19,6 +19,33 @@ pub struct WriterOptions {
     pub limits: Limits,
     /// True if a message also gets offsets in the queues that `INNER_MULTI_DISPATCH` names (upstream `enableMultiDispatch`).
     pub multi_dispatch: bool,
+    /// Where puts append, and how.
+    pub append: Append,
+}
+
+/// Where puts append, and how.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Append {
+    /// Where they append.
+    pub mode: AppendMode,
+    /// True if the pages of the maps of new files are brought into memory before they are needed (upstream
+    /// `warmMapedFileEnable`).
+    pub warm: bool,
+    /// True if maps and buffers are locked in memory.
+    pub lock_memory: bool,
+}
+
+/// Where puts append. The bytes of the files are the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AppendMode {
+    /// To the file, by a system call.
+    #[default]
+    Write,
+    /// To a map of the file, which a thread has prepared.
+    Mapped,
+    /// To a buffer, which a thread commits to the file (upstream `transientStorePoolEnable`). What is not committed is lost if
+    /// the process is killed.
+    Pool,
 }
 
 /// When bytes are flushed to the disk (upstream `flushDiskType`).

@@ -1,13 +1,15 @@
 //! The state of a log that is being written: its end, its files, and what is on the disk. The writer and its flush thread share it.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::checkpoint_guard::CheckpointGuard;
 use super::frames::Frames;
-use super::log_files::LogFiles;
-use super::options::{PutOptions, WriterOptions};
+use super::mapped_file::MappedFile;
+use super::mapped_file_queue::MappedFileQueue;
+use super::options::{AppendMode, PutOptions, WriterOptions};
 use super::pending_batch::PendingBatch;
 use super::queue_table::QueueTable;
 use super::whole_frames::whole_frames;
@@ -27,6 +29,13 @@ pub(super) struct Shared {
     wrote: AtomicU64,
     /// Puts are refused. Locked as `wrote`.
     closed: AtomicBool,
+    /// Locked alone, or under one of the other locks; nothing is locked under it.
+    pending: Mutex<Pending>,
+    /// Held while buffers are committed. Under it only `pending` is locked.
+    committing: Mutex<()>,
+    /// Offset before which every byte is in the files, and the store time of the last message before it.
+    committed: AtomicU64,
+    committed_store_timestamp: AtomicI64,
     /// Held during a flush. A caller that waits for it usually finds its bytes flushed.
     flushing: Mutex<()>,
     flushed: AtomicU64,
@@ -37,13 +46,42 @@ pub(super) struct Shared {
 
 #[derive(Debug)]
 struct State {
-    files: LogFiles,
+    files: MappedFileQueue,
     table: QueueTable,
-    store_timestamp: i64,
     checkpoint_guard: CheckpointGuard,
     /// Buffers for the frames of one put, reused by the next one.
     frames: Frames,
     text: String,
+}
+
+/// What was appended to buffers and is not committed, put by put.
+#[derive(Debug, Default)]
+struct Pending {
+    puts: Vec<PendingPut>,
+    /// Offset in the log after the last put, and the store time of its last message.
+    end: u64,
+    store_timestamp: Option<i64>,
+}
+
+/// Bytes of one put, or of several single messages.
+#[derive(Debug)]
+struct PendingPut {
+    /// Files, positions and lengths.
+    pieces: Vec<(Arc<MappedFile>, u64, usize)>,
+    /// A batch, which readers see as a whole or not at all.
+    is_batch: bool,
+}
+
+impl PendingPut {
+    /// Adds bytes of a file, often those after the last ones.
+    fn add(&mut self, files: &MappedFileQueue, phy_offset: u64, len: usize) {
+        let Ok(file) = files.file(phy_offset) else { return };
+        let position = phy_offset - file.file_from_offset;
+        match self.pieces.last_mut() {
+            Some((last, begin, held)) if Arc::ptr_eq(last, file) && *begin + *held as u64 == position => *held += len,
+            _ => self.pieces.push((Arc::clone(file), position, len)),
+        }
+    }
 }
 
 /// The result of a put.
@@ -60,9 +98,8 @@ impl Shared {
     /// Opens a log at its end.
     pub(super) fn new(directory: &Path, end: u64, options: WriterOptions) -> Self {
         let state = State {
-            files: LogFiles::new(directory, options.file_size),
+            files: MappedFileQueue::new(directory, options),
             table: QueueTable::default(),
-            store_timestamp: 0,
             checkpoint_guard: CheckpointGuard::default(),
             frames: Frames::new(options.file_size),
             text: String::new(),
@@ -73,6 +110,10 @@ impl Shared {
             state: Mutex::new(state),
             wrote: AtomicU64::new(end),
             closed: AtomicBool::new(false),
+            pending: Mutex::default(),
+            committing: Mutex::new(()),
+            committed: AtomicU64::new(end),
+            committed_store_timestamp: AtomicI64::new(0),
             flushing: Mutex::new(()),
             flushed: AtomicU64::new(end),
             flushed_store_timestamp: AtomicI64::new(0),
@@ -83,6 +124,11 @@ impl Shared {
     /// Offset of the next frame.
     pub(super) fn wrote(&self) -> u64 {
         self.wrote.load(Ordering::Acquire)
+    }
+
+    /// Offset before which everything is in the files, where readers see it.
+    pub(super) fn committed(&self) -> u64 {
+        self.committed.load(Ordering::Acquire)
     }
 
     /// Offset before which everything is on the disk.
@@ -131,9 +177,17 @@ impl Shared {
         self.closed.store(true, Ordering::Release);
     }
 
-    /// Closes the files.
+    /// Closes the files, and ends the thread that prepares them.
     pub(super) fn close_files(&self) {
-        self.state().files.close();
+        // Unmapping and waiting need no lock.
+        let files = self.state().files.take();
+        drop(files);
+    }
+
+    /// Ends the thread that prepares files.
+    pub(super) fn stop_allocating(&self) {
+        let service = self.state().files.take_service();
+        drop(service);
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -151,7 +205,7 @@ impl Shared {
         fill: impl FnOnce(&mut PendingBatch<'_, 'a>) -> Result<T>,
     ) -> Result<(T, Written)> {
         let mut state = self.state();
-        let State { files, table, store_timestamp, checkpoint_guard, frames, text } = &mut *state;
+        let State { files, table, checkpoint_guard, frames, text } = &mut *state;
         self.failure.check()?;
         if self.is_closed() {
             return Err(Error::InvalidArgument(format!("{}: the log is closed for writing", self.directory.display())));
@@ -163,14 +217,13 @@ impl Shared {
         let times = batch.store_timestamps();
         let written = filled.and_then(|filled| {
             times.map_or(Ok(()), |(earliest, _)| checkpoint_guard.before_write(earliest))?;
-            write(files, frames)?;
+            self.write(files, frames.pieces(), frames.messages() > 1)?;
             Ok(filled)
         });
         match self.failure.keep(written) {
             Ok(filled) => {
                 table.keep();
-                *store_timestamp = times.map_or(*store_timestamp, |(_, last)| last);
-                self.wrote.store(frames.end(), Ordering::Release);
+                self.publish(files, frames.pieces(), frames.messages() > 1, frames.end(), times);
                 Ok((filled, Written { messages: frames.messages(), begin, end: frames.end() }))
             }
             Err(error) => {
@@ -183,7 +236,7 @@ impl Shared {
     /// Writes the whole frames at the beginning of `data`. Returns their length, and the bytes that the next frame needs.
     pub(super) fn append(&self, data: &[u8]) -> Result<(usize, usize)> {
         let mut state = self.state();
-        let State { files, store_timestamp, checkpoint_guard, .. } = &mut *state;
+        let State { files, checkpoint_guard, .. } = &mut *state;
         self.failure.check()?;
         if self.is_closed() {
             return Err(Error::InvalidArgument(format!("{}: the log is closed for writing", self.directory.display())));
@@ -201,14 +254,110 @@ impl Shared {
             };
             let written =
                 frames.store_timestamps.map_or(Ok(()), |(earliest, _)| checkpoint_guard.before_write(earliest));
-            let written = written.and_then(|()| files.ready(begin)).and_then(|()| files.write(begin, whole));
+            // Frames of several puts: a walk may end after any of them.
+            let written = written.and_then(|()| self.write(files, [(begin, whole)].into_iter(), false));
             self.failure.keep(written)?;
             at += frames.len;
-            *store_timestamp = frames.store_timestamps.map_or(*store_timestamp, |(_, last)| last);
             let end = begin + frames.len as u64;
-            files.leave(end);
-            self.wrote.store(end, Ordering::Release);
+            self.publish(files, [(begin, whole)].into_iter(), false, end, frames.store_timestamps);
         }
+    }
+
+    /// Appends pieces of the log. All files are prepared first, so that a full disk is found before the first byte is written.
+    fn write<'a>(
+        &self,
+        files: &mut MappedFileQueue,
+        pieces: impl Iterator<Item = (u64, &'a [u8])> + Clone,
+        is_batch: bool,
+    ) -> Result<()> {
+        let mut in_buffers = true;
+        for (phy_offset, _) in pieces.clone() {
+            files.ready(phy_offset)?;
+            in_buffers &= self.options.append.mode != AppendMode::Pool || files.file(phy_offset)?.is_buffered();
+        }
+        if !in_buffers && files.buffered().next().is_some() {
+            // A file without a buffer takes its bytes at once. Those before them must not come later.
+            let _one = self.committing.lock().unwrap_or_else(PoisonError::into_inner);
+            self.commit_pending()?;
+            files.buffered().for_each(|file| file.return_buffer());
+        }
+        // A copy into a map may be cut off at any byte.
+        let holds_back = is_batch || self.options.append.mode == AppendMode::Mapped;
+        let pieces = pieces.map(|(phy_offset, bytes)| ((phy_offset, bytes), bytes.len()));
+        write_in_order(pieces, holds_back, |(phy_offset, bytes), part| {
+            files.append(phy_offset + part.start as u64, bytes.get(part).unwrap_or_default())
+        })
+    }
+
+    /// Publishes what was appended to the flush, the commit and readers.
+    fn publish<'a>(
+        &self,
+        files: &mut MappedFileQueue,
+        pieces: impl Iterator<Item = (u64, &'a [u8])> + Clone,
+        is_batch: bool,
+        end: u64,
+        store_timestamps: Option<(i64, i64)>,
+    ) {
+        let Some((first, _)) = pieces.clone().next() else { return };
+        self.wrote.store(end, Ordering::Release);
+        let last = store_timestamps.map(|(_, last)| last);
+        if self.options.append.mode == AppendMode::Pool && files.file(first).is_ok_and(|file| file.is_buffered()) {
+            let mut pending = self.pending();
+            pending.end = end;
+            pending.store_timestamp = last.or(pending.store_timestamp);
+            if is_batch || pending.puts.last().is_none_or(|last| last.is_batch) {
+                pending.puts.push(PendingPut { pieces: Vec::new(), is_batch });
+            }
+            if let Some(put) = pending.puts.last_mut() {
+                pieces.for_each(|(phy_offset, bytes)| put.add(files, phy_offset, bytes.len()));
+            }
+        } else {
+            if let Some(last) = last {
+                self.committed_store_timestamp.store(last, Ordering::Release);
+            }
+            self.committed.store(end, Ordering::Release);
+        }
+        files.leave(end);
+    }
+
+    fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Copies what was put from buffers to the files.
+    ///
+    /// # Errors
+    /// `WriteFailed`, also of an earlier write or flush, with the path.
+    pub(super) fn commit(&self) -> Result<()> {
+        if self.options.append.mode != AppendMode::Pool {
+            return Ok(());
+        }
+        let _one = self.committing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.failure.check()?;
+        self.failure.keep(self.commit_pending())
+    }
+
+    /// As [`Self::commit`]; the caller holds the lock.
+    fn commit_pending(&self) -> Result<()> {
+        let Pending { puts, end, store_timestamp } = std::mem::take(&mut *self.pending());
+        for PendingPut { pieces, is_batch } in &puts {
+            let pieces = pieces.iter().map(|(file, position, len)| ((file, *position), *len));
+            write_in_order(pieces, *is_batch, |(file, position), part| {
+                file.commit(position + part.start as u64..position + part.end as u64)
+            })?;
+        }
+        if puts.is_empty() {
+            return Ok(());
+        }
+        if let Some(store_timestamp) = store_timestamp {
+            self.committed_store_timestamp.store(store_timestamp, Ordering::Release);
+        }
+        self.committed.store(end, Ordering::Release);
+        let files = puts.iter().flat_map(|put| &put.pieces).map(|(file, ..)| file);
+        files
+            .filter(|file| file.file_from_offset + self.options.file_size <= end)
+            .for_each(|file| file.return_buffer());
+        Ok(())
     }
 
     /// Waits until everything before `end` is on the disk.
@@ -218,15 +367,23 @@ impl Shared {
         if self.flushed() >= end {
             return Ok(());
         }
-        let (files, wrote, store_timestamp) = {
-            let mut state = self.state();
-            (state.files.take_dirty(), self.wrote(), state.store_timestamp)
+        self.commit()?;
+        let (files, committed, store_timestamp) = {
+            let state = self.state();
+            // In this order: another thread may commit more meanwhile.
+            let committed = (self.committed(), self.committed_store_timestamp.load(Ordering::Acquire));
+            (state.files.unflushed(), committed.0, committed.1)
         };
-        for (path, file) in files {
-            self.failure.keep(file.sync_data().map_err(|e| Error::write_failed(&path, e)))?;
+        for (file, committed) in &files {
+            self.failure.keep(file.flush(*committed))?;
         }
         self.flushed_store_timestamp.store(store_timestamp, Ordering::Release);
-        self.flushed.store(wrote, Ordering::Release);
+        self.flushed.store(committed, Ordering::Release);
+        if files.len() > 1 {
+            // The thread that prepares files closes them, not this one.
+            drop(files);
+            self.state().files.leave(committed);
+        }
         Ok(())
     }
 }
@@ -248,32 +405,48 @@ impl Flushed for Shared {
     }
 }
 
-/// Writes frames. All files are prepared first, so that a full disk is found before the first byte is written.
+/// The log as the thread sees it that commits its buffers (upstream `CommitRealTimeService`).
+#[derive(Debug)]
+pub(super) struct CommitRealTimeService(pub(super) Arc<Shared>);
+
+impl Flushed for CommitRealTimeService {
+    fn unflushed(&self) -> u64 {
+        let committed = self.0.committed();
+        self.0.wrote() - committed
+    }
+
+    fn waits_for(&self, _end: u64) -> bool {
+        false
+    }
+
+    fn flush_in_thread(&self) {
+        // An error is kept.
+        let _ = self.0.commit();
+    }
+}
+
+/// Writes pieces, each with its length.
 ///
-/// The size and the magic of the first of several messages are written last. Without them no walk goes past the end of the log,
-/// so no reader and no recovery meets a part of a batch that was refused ([`is_uncommitted`]).
+/// With `holds_back` the size and the magic of the first message are written last. Without them no walk goes past the end of the
+/// log, so no reader and no recovery meets a part of a batch that was refused ([`is_uncommitted`]).
 ///
 /// [`is_uncommitted`]: crate::rocketmq::commit_log::frame::is_uncommitted
-fn write(files: &mut LogFiles, frames: &Frames) -> Result<()> {
-    for (phy_offset, _) in frames.pieces() {
-        files.ready(phy_offset)?;
-    }
+fn write_in_order<T: Copy>(
+    pieces: impl Iterator<Item = (T, usize)>,
+    holds_back: bool,
+    mut write: impl FnMut(T, Range<usize>) -> Result<()>,
+) -> Result<()> {
     let mut held_back = None;
-    for (phy_offset, bytes) in frames.pieces() {
-        match bytes.split_at_checked(UNCOMMITTED_LEN) {
-            // A BLANK frame by itself only ends a file.
-            Some((head, rest)) if frames.messages() > 1 && held_back.is_none() && !rest.is_empty() => {
-                held_back = Some((phy_offset, head));
-                files.write(phy_offset + UNCOMMITTED_LEN as u64, rest)?;
-            }
-            _ => files.write(phy_offset, bytes)?,
+    for (piece, len) in pieces {
+        // A BLANK frame by itself only ends a file.
+        if holds_back && held_back.is_none() && len > UNCOMMITTED_LEN {
+            held_back = Some(piece);
+            write(piece, UNCOMMITTED_LEN..len)?;
+        } else {
+            write(piece, 0..len)?;
         }
     }
-    if let Some((phy_offset, head)) = held_back {
-        files.write(phy_offset, head)?;
-    }
-    files.leave(frames.end());
-    Ok(())
+    held_back.map_or(Ok(()), |piece| write(piece, 0..UNCOMMITTED_LEN))
 }
 
 #[cfg(test)]
@@ -282,7 +455,7 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     use super::{Flushed as _, Shared};
-    use crate::rocketmq::commit_log::write::{FlushMode, Host, Limits, WriterOptions};
+    use crate::rocketmq::commit_log::write::{Append, FlushMode, Host, Limits, WriterOptions};
     use crate::rocketmq::release::Release;
 
     #[test]
@@ -295,6 +468,7 @@ mod tests {
             flush: FlushMode::Manual,
             limits: Limits { release: Release::V4_9_3, max_message_size: Limits::MAX_MESSAGE_SIZE },
             multi_dispatch: false,
+            append: Append::default(),
         };
         let shared = Shared::new(Path::new("log"), 0, options);
         std::thread::scope(|scope| {

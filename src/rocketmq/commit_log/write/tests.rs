@@ -8,7 +8,9 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{ArrayRef, BinaryArray, Int32Array, RecordBatch, StringArray, TimestampMillisecondArray};
 
-use super::{CommitLogWriter, FlushMode, GivenMessage, Host, Limits, PutOptions, SentMessage, WriterOptions};
+use super::{
+    Append, AppendMode, CommitLogWriter, FlushMode, GivenMessage, Host, Limits, PutOptions, SentMessage, WriterOptions,
+};
 use crate::error::Error;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::property_map::PropertyMap;
@@ -22,7 +24,15 @@ const STORED: i64 = 0x01a1_fd12_8782;
 fn options(file_size: u64) -> WriterOptions {
     let store_host = Host::parse("192.168.0.9:10911").unwrap();
     let limits = Limits { release: Release::V5_5_0, max_message_size: Limits::MAX_MESSAGE_SIZE };
-    WriterOptions { file_size, store_host, levels: 18, flush: FlushMode::Manual, limits, multi_dispatch: true }
+    WriterOptions {
+        file_size,
+        store_host,
+        levels: 18,
+        flush: FlushMode::Manual,
+        limits,
+        multi_dispatch: true,
+        append: Append::default(),
+    }
 }
 
 fn open(directory: &Path, end: u64, file_size: u64) -> CommitLogWriter {
@@ -628,4 +638,181 @@ fn a_put_that_is_refused_leaves_nothing_and_the_others_are_stored() {
     let end = usize::try_from(writer.wrote_offset()).unwrap();
     // A Java map has KEYS before TAGS.
     assert!(file(directory.path(), 0).get(..end).unwrap().ends_with(b"KEYS\x01k\x02TAGS\x01x"));
+}
+
+/// Puts of all kinds into files of 2000 bytes: single messages, batches of several files, batches in one file, frames of a master.
+/// The same for every mode.
+fn mixed_puts(directory: &Path, mode: AppendMode, flush: FlushMode) -> CommitLogWriter {
+    let append = Append { mode, warm: mode == AppendMode::Mapped, lock_memory: false };
+    let writer = CommitLogWriter::open(directory, 0, WriterOptions { flush, append, ..options(2000) }).unwrap();
+    let one = |number: u8| {
+        let body = vec![number; usize::from(number) * 7];
+        batch(vec![("topic", texts(&[Some("T")])), ("body", bodies(&[&body])), ("store_timestamp", times(&[9]))])
+    };
+    for number in 0..60u8 {
+        writer.put_messages(&one(number), PUT).unwrap();
+        if number % 20 == 7 {
+            let body = vec![number; 300];
+            let many: Vec<&[u8]> = vec![&body; 30];
+            let same = [Some("Topic"); 30];
+            let many =
+                batch(vec![("topic", texts(&same)), ("body", bodies(&many)), ("store_timestamp", times(&[9; 30]))]);
+            writer.put_messages(&many, PUT).unwrap();
+        }
+        if number % 25 == 3 {
+            writer.commit().unwrap();
+        }
+        if number % 25 == 9 {
+            writer.flush().unwrap();
+        }
+    }
+    writer
+}
+
+fn files(directory: &Path, end: u64, file_size: u64) -> Vec<u8> {
+    (0..end.div_ceil(file_size)).flat_map(|number| file(directory, file_size * number)).collect()
+}
+
+#[test]
+fn all_modes_write_the_same_bytes() {
+    let mut written = Vec::new();
+    for mode in [AppendMode::Write, AppendMode::Mapped, AppendMode::Pool] {
+        for flush in [FlushMode::Manual, FlushMode::Sync, FlushMode::Async] {
+            let directory = tempfile::tempdir().unwrap();
+            let writer = mixed_puts(directory.path(), mode, flush);
+            let end = writer.wrote_offset();
+            writer.close().unwrap();
+            assert_eq!((writer.committed_offset(), writer.flushed_offset()), (end, end), "{mode:?} {flush:?}");
+            let bytes = files(directory.path(), end, 2000);
+            // What was prepared in vain is gone.
+            let count = fs::read_dir(directory.path()).unwrap().count() as u64;
+            assert_eq!((count, bytes.len() as u64), (end.div_ceil(2000), 2000 * count), "{mode:?} {flush:?}");
+            written.push((end, bytes));
+        }
+    }
+    let (first, others) = written.split_first().unwrap();
+    assert!(first.0 > 20 * 2000, "{}", first.0);
+    assert!(others.iter().all(|other| other == first));
+}
+
+#[test]
+fn a_log_goes_on_in_another_mode() {
+    let directory = tempfile::tempdir().unwrap();
+    let one = batch(vec![("topic", texts(&[Some("T")])), ("body", bodies(&[&[1; 200]]))]);
+    let mut end = 0;
+    for number in 0..30 {
+        let mode = [AppendMode::Write, AppendMode::Mapped, AppendMode::Pool][number % 3];
+        let append = Append { mode, ..Append::default() };
+        let writer = CommitLogWriter::open(directory.path(), end, WriterOptions { append, ..options(1000) }).unwrap();
+        writer.put_messages(&one, PUT).unwrap();
+        writer.put_messages(&one, PUT).unwrap();
+        end = writer.wrote_offset();
+        writer.close().unwrap();
+    }
+    assert_eq!(read(directory.path()).num_rows(), 60);
+}
+
+#[test]
+fn readers_see_what_is_committed() {
+    let one = batch(vec![("topic", texts(&[Some("T")])), ("body", bodies(&[b"body"]))]);
+    let rows = |directory: &Path| {
+        let log = CommitLog::open(directory, Options::default()).unwrap();
+        log.scan(&ScanOptions::default()).unwrap().next_batch().unwrap().map_or(0, |batch| batch.num_rows())
+    };
+    for mode in [AppendMode::Write, AppendMode::Mapped, AppendMode::Pool] {
+        let directory = tempfile::tempdir().unwrap();
+        let append = Append { mode, ..Append::default() };
+        let writer = CommitLogWriter::open(directory.path(), 0, WriterOptions { append, ..options(65_536) }).unwrap();
+        writer.put_messages(&one, PUT).unwrap();
+        let begin = std::time::Instant::now();
+        // In its own time; a commit may already have been due.
+        while rows(directory.path()) == 0 {
+            assert!(mode == AppendMode::Pool && begin.elapsed().as_secs() < 60, "{mode:?}");
+            std::thread::yield_now();
+        }
+        writer.put_messages(&one, PUT).unwrap();
+        writer.commit().unwrap();
+        assert_eq!((writer.committed_offset(), writer.flushed_offset()), (writer.wrote_offset(), 0), "{mode:?}");
+        assert_eq!(rows(directory.path()), 2, "{mode:?}");
+    }
+}
+
+#[test]
+fn the_next_file_is_there_before_the_log_reaches_it() {
+    for mode in [AppendMode::Mapped, AppendMode::Pool] {
+        let directory = tempfile::tempdir().unwrap();
+        let append = Append { mode, ..Append::default() };
+        let writer = CommitLogWriter::open(directory.path(), 0, WriterOptions { append, ..options(1000) }).unwrap();
+        let one = batch(vec![("topic", texts(&[Some("T")])), ("body", bodies(&[b"body"]))]);
+        writer.put_messages(&one, PUT).unwrap();
+        let begin = std::time::Instant::now();
+        while !directory.path().join(format!("{:020}", 1000)).exists() {
+            assert!(begin.elapsed().as_secs() < 60, "{mode:?}");
+            std::thread::yield_now();
+        }
+        drop(writer);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "{mode:?}");
+        assert_eq!(read(directory.path()).num_rows(), 1, "{mode:?}: dropping commits");
+    }
+}
+
+#[test]
+fn a_pool_that_is_empty_falls_back_to_maps_in_the_order_of_the_log() {
+    let directory = tempfile::tempdir().unwrap();
+    let append = Append { mode: AppendMode::Pool, ..Append::default() };
+    let options = WriterOptions { append, ..options(1000) };
+    let writer = CommitLogWriter::open(directory.path(), 0, options).unwrap();
+    let body = vec![7; 800];
+    // One batch needs more files than the pool has buffers.
+    let many: Vec<&[u8]> = vec![&body; 12];
+    let many = batch(vec![("topic", texts(&[Some("T"); 12])), ("body", bodies(&many))]);
+    let one = batch(vec![("topic", texts(&[Some("T")])), ("body", bodies(&[&body]))]);
+    writer.put_messages(&one, PUT).unwrap();
+    writer.put_messages(&many, PUT).unwrap();
+    assert_eq!(writer.committed_offset(), writer.wrote_offset(), "what is in a map is not overtaken");
+    assert_eq!(read(directory.path()).num_rows(), 13);
+    for _ in 0..20 {
+        writer.put_messages(&one, PUT).unwrap();
+        writer.flush().unwrap();
+    }
+    assert_eq!(read(directory.path()).num_rows(), 33);
+    writer.close().unwrap();
+}
+
+#[test]
+fn threads_put_while_others_commit_and_flush() {
+    for mode in [AppendMode::Write, AppendMode::Mapped, AppendMode::Pool] {
+        let directory = tempfile::tempdir().unwrap();
+        let append = Append { mode, ..Append::default() };
+        let options = WriterOptions { append, flush: FlushMode::Sync, ..options(4000) };
+        let writer = CommitLogWriter::open(directory.path(), 0, options).unwrap();
+        let one = batch(vec![("topic", texts(&[Some("T")])), ("body", bodies(&[&[3; 500]]))]);
+        let two = batch(vec![("topic", texts(&[Some("T"); 2])), ("body", bodies(&[&[4; 100], &[5; 900]]))]);
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (writer, put) = (&writer, if thread % 2 == 0 { &one } else { &two });
+                scope.spawn(move || {
+                    for _ in 0..40 {
+                        let placed = writer.put_messages(put, PUT).unwrap();
+                        let last = offsets(&placed, "phy_offset").last().unwrap().cast_unsigned();
+                        assert!(writer.flushed_offset() > last, "{mode:?}");
+                        writer.commit().unwrap();
+                    }
+                });
+            }
+        });
+        writer.close().unwrap();
+        let mut seen = offsets(&read(directory.path()), "queue_offset");
+        seen.sort_unstable();
+        assert_eq!(seen, (0..240).collect::<Vec<_>>(), "{mode:?}");
+    }
+}
+
+#[test]
+fn only_maps_and_buffers_are_warmed_and_locked() {
+    let directory = tempfile::tempdir().unwrap();
+    for append in [Append { warm: true, ..Append::default() }, Append { lock_memory: true, ..Append::default() }] {
+        let opened = CommitLogWriter::open(directory.path(), 0, WriterOptions { append, ..options(1000) });
+        assert!(opened.unwrap_err().to_string().contains("warm, lock_memory: expected with"));
+    }
 }

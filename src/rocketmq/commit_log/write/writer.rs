@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 use arrow_array::RecordBatch;
 
 use super::new_message::GivenMessage;
-use super::options::{FlushMode, PutOptions, WriterOptions};
+use super::options::{AppendMode, FlushMode, PutOptions, WriterOptions};
 use super::pending_batch::PendingBatch;
 use super::put_columns::PutColumns;
 use super::put_result::{PutResult, PutResultColumns};
 use super::put_statistics::PutStatistics;
 use super::sent_message::SentMessage;
-use super::shared::{Shared, Written};
+use super::shared::{CommitRealTimeService, Shared, Written};
 use crate::arrow::input_columns::{Int32s, Texts, integers, null};
 use crate::error::{Error, Result};
-use crate::io::flush_service::{FlushService, Schedule};
+use crate::io::flush_service::{FlushService, Pace, Schedule};
 use crate::io::fork::Generation;
 use crate::io::{FirstFailure, disk};
 use crate::rocketmq::commit_log::Bodies;
@@ -27,6 +27,8 @@ use crate::rocketmq::commit_log::frame::{BLANK_LEN, is_in_queue};
 pub struct CommitLogWriter {
     shared: Arc<Shared>,
     service: Mutex<Option<Arc<FlushService>>>,
+    /// Commits the buffers of a pool.
+    commit_service: Mutex<Option<FlushService>>,
     statistics: Mutex<PutStatistics>,
     /// A fork shares the files with its parent, and must not write to them.
     process: Generation,
@@ -41,6 +43,12 @@ pub struct StoredPut {
     pub refused: Vec<(RecordBatch, String)>,
 }
 
+impl Drop for CommitLogWriter {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
 impl CommitLogWriter {
     /// Opens a log at its end, which the caller has found. After it there are only zeros. The directory and its files are
     /// created when the first message is put.
@@ -49,7 +57,12 @@ impl CommitLogWriter {
     /// `InvalidArgument` for a file size that fits no message, an end that leaves no space for a BLANK frame, or no delay level;
     /// an I/O error if the flush thread cannot start, or there is no current directory.
     pub fn open(directory: &Path, end_phy_offset: u64, options: WriterOptions) -> Result<Self> {
-        let WriterOptions { file_size, levels, flush, .. } = options;
+        let WriterOptions { file_size, levels, flush, append, .. } = options;
+        if append.mode == AppendMode::Write && (append.warm || append.lock_memory) {
+            return Err(Error::InvalidArgument(
+                "warm, lock_memory: expected with append \"mapped\" or \"pool\"".into(),
+            ));
+        }
         if levels < 1 {
             return Err(Error::InvalidArgument(format!("levels={levels}: expected 1 or more")));
         }
@@ -71,11 +84,16 @@ impl CommitLogWriter {
         let shared = Arc::new(Shared::new(&directory, end_phy_offset, options));
         let start = |schedule| FlushService::start(Arc::clone(&shared), schedule).map(Arc::new).map(Some);
         let service = match flush {
-            FlushMode::Async => start(Schedule::Interval)?,
+            FlushMode::Async => start(Schedule::Interval(Pace::FLUSH))?,
             FlushMode::Sync => start(Schedule::Demand)?,
             FlushMode::Manual => None,
         };
-        Ok(Self { shared, service: Mutex::new(service), statistics: Mutex::default(), process: Generation::current() })
+        let commits = || {
+            FlushService::start(Arc::new(CommitRealTimeService(Arc::clone(&shared))), Schedule::Interval(Pace::COMMIT))
+        };
+        let commit_service = Mutex::new((append.mode == AppendMode::Pool).then(commits).transpose()?);
+        let service = Mutex::new(service);
+        Ok(Self { shared, service, commit_service, statistics: Mutex::default(), process: Generation::current() })
     }
 
     /// The directory of the log.
@@ -91,6 +109,11 @@ impl CommitLogWriter {
     /// Offset in the log after the last message.
     pub fn wrote_offset(&self) -> u64 {
         self.shared.wrote()
+    }
+
+    /// Offset in the log before which readers see everything: after the last message, except while buffers are not committed.
+    pub fn committed_offset(&self) -> u64 {
+        self.shared.committed()
     }
 
     /// Offset in the log before which everything is on the disk.
@@ -329,6 +352,15 @@ impl CommitLogWriter {
         Ok(put)
     }
 
+    /// Copies everything that was put from buffers to the files, so that readers see it.
+    ///
+    /// # Errors
+    /// `WriteFailed`, also of an earlier write or flush, with the path.
+    pub fn commit(&self) -> Result<()> {
+        self.check_process()?;
+        self.shared.commit()
+    }
+
     /// Waits until all that was put is on the disk.
     ///
     /// # Errors
@@ -351,10 +383,15 @@ impl CommitLogWriter {
         flushed
     }
 
-    /// Ends the flush thread after its current flush and waits for it, as dropping the writer does. A forked child has none.
+    /// Ends the threads after their current work and waits for them, as dropping the writer does, and commits what is in buffers.
+    /// A forked child has none.
     pub fn stop(&self) {
         if self.process.is_current() {
             drop(self.service.lock().unwrap_or_else(PoisonError::into_inner).take());
+            drop(self.commit_service.lock().unwrap_or_else(PoisonError::into_inner).take());
+            // An error is kept.
+            let _ = self.shared.commit();
+            self.shared.stop_allocating();
         }
     }
 

@@ -307,3 +307,17 @@ def test_ports_of_slaves_are_refused_where_they_make_no_sense(root: Path) -> Non
         rocketmq.serve(root, ha_port=0, sync_slaves=True)
     with pytest.raises(ValueError, match="sync_slaves: expected with ha_port"):
         rocketmq.serve(root, write=True, sync_slaves=True)
+
+
+def test_a_wait_for_a_slave_is_for_what_was_put_and_is_not_readable_yet(store: Callable[[str], Path]) -> None:
+    async def test() -> None:
+        with CommitLog.open(store("basic") / "commitlog") as log:
+            server = LogServer(log, FILE, lambda: END - 50, lambda: END)
+            port = await server.start("127.0.0.1", 0)
+            async with slave(port) as asker:
+                asker.report(END - 50)
+                assert await server.wait_for(END - 50, 60)
+                assert not await server.wait_for(server.end, 0.01)
+            await server.stop()
+
+    asyncio.run(test())

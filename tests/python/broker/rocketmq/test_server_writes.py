@@ -82,8 +82,9 @@ def _stored(root: Path, topic: str = "Orders") -> list[tuple[int, int, bytes]]:
         return sorted(rows)
 
 
+@pytest.mark.parametrize("append", ["write", "mapped", "pool"])
 @pytest.mark.parametrize("flush", ["async", "sync"])
-def test_what_many_producers_send_is_stored_once(flush: str, root: Path, run: Callable[..., None]) -> None:
+def test_what_many_producers_send_is_stored_once(flush: str, append: str, root: Path, run: Callable[..., None]) -> None:
     async def test(server: rocketmq.Server, _: Client) -> None:
         async def produce(serial: int) -> None:
             async with client(server) as producer:
@@ -94,7 +95,7 @@ def test_what_many_producers_send_is_stored_once(flush: str, root: Path, run: Ca
 
         await asyncio.gather(*map(produce, range(16)))
 
-    run(test, flush=flush)
+    run(test, flush=flush, append=append)
     stored = _stored(root)
     assert sorted(body for _, _, body in stored) == sorted(f"{s}-{n}".encode() for s in range(16) for n in range(5))
     assert [(queue, offset) for queue, offset, _ in stored] == [(q, o) for q in range(4) for o in range(20)]
@@ -634,7 +635,18 @@ def test_the_command_passes_its_options_on(root: Path, monkeypatch: pytest.Monke
         "--ha-port",
         "3",
     ]
-    writing = ["--write", "--flush", "sync", "--sync-flush-timeout", "0.5", "--check-every", "9", "--no-create-topics"]
+    writing = [
+        "--write",
+        "--append",
+        "pool",
+        "--flush",
+        "sync",
+        "--sync-flush-timeout",
+        "0.5",
+        "--check-every",
+        "9",
+        "--no-create-topics",
+    ]
     files = ["--tls-cert", "cert", "--access-key", "keys", "--file-reserved-hours", "7", "--sync-slaves"]
     assert main(["serve", str(root), *names, *writing, *files]) == 2
     assert main(["serve", str(root), "--offsets", "file"]) == 2
@@ -654,6 +666,7 @@ def test_the_command_passes_its_options_on(root: Path, monkeypatch: pytest.Monke
         ha_port=3,
         sync_slaves=True,
         sync_flush_timeout_s=0.5,
+        append="pool",
     )
     assert given == [expected, rocketmq.ServeOptions(offsets="file")]
 

@@ -27,6 +27,8 @@ SIZES: dict[str, Any] = {
     "zone": "UTC",
 }
 
+APPENDS = ("write", "mapped", "pool")
+
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or shutil.which("cc") is None, reason="needs LD_PRELOAD and a C compiler"
 )
@@ -108,20 +110,21 @@ def keys(root: Path) -> list[str]:
     return found
 
 
+@pytest.mark.parametrize("append", APPENDS)
 @pytest.mark.parametrize("flush", ["sync", "async", "none"])
 @pytest.mark.parametrize("services", [False, True])
 def test_after_a_failed_fsync_of_the_log_nothing_is_acknowledged(
-    library: Path, tmp_path: Path, flush: str, services: bool
+    library: Path, tmp_path: Path, flush: str, services: bool, append: str
 ) -> None:
     root = tmp_path / "store"
     lines = run(
         library,
         root,
         f"""
-        writer = StoreWriter.open(root, flush={flush!r}, services={services}, **SIZES)
+        writer = StoreWriter.open(root, flush={flush!r}, services={services}, append={append!r}, **SIZES)
         writer.put_message("T", keys="before")
         writer.flush()
-        fail("fdatasync", "commitlog")
+        fail(*{("msync", "any") if append == "mapped" else ("fdatasync", "commitlog")})
         def put():
             writer.put_message("T", bytes(30_000), keys="A")
             writer.flush()
@@ -136,14 +139,15 @@ def test_after_a_failed_fsync_of_the_log_nothing_is_acknowledged(
     assert keys(root) in (["before"], ["before", "A"])
 
 
+@pytest.mark.parametrize("append", ["write", "pool"])
 @pytest.mark.parametrize("written", [0, 8, 100, 500, 900, 1_900])
-def test_a_batch_that_was_refused_never_comes_back(library: Path, tmp_path: Path, written: int) -> None:
+def test_a_batch_that_was_refused_never_comes_back(library: Path, tmp_path: Path, written: int, append: str) -> None:
     root = tmp_path / "store"
     lines = run(
         library,
         root,
         f"""
-        writer = StoreWriter.open(root, flush="sync", services=False, **SIZES)
+        writer = StoreWriter.open(root, flush="sync", services=False, append={append!r}, **SIZES)
         writer.put_message("T", b"first", keys="first")
         fail("pwrite", "commitlog", {written})
         told("refused", lambda: ten("refused", writer))
@@ -158,13 +162,14 @@ def test_a_batch_that_was_refused_never_comes_back(library: Path, tmp_path: Path
     assert keys(root) == ["first"]
 
 
-def test_a_refused_batch_over_two_files_never_comes_back(library: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("append", ["write", "pool"])
+def test_a_refused_batch_over_two_files_never_comes_back(library: Path, tmp_path: Path, append: str) -> None:
     root = tmp_path / "store"
     lines = run(
         library,
         root,
-        """
-        writer = StoreWriter.open(root, flush="sync", services=False, **SIZES)
+        f"""
+        writer = StoreWriter.open(root, flush="sync", services=False, append={append!r}, **SIZES)
         writer.put_message("T", bytes(64_000), keys="first")
         fail("pwrite", "commitlog", 1_900)
         told("refused", lambda: ten("refused", writer))
@@ -259,14 +264,15 @@ def test_an_index_alone_is_over_too(library: Path, tmp_path: Path) -> None:
     assert lines == [f"{call} 5 {path}" for call in ("flush", "put", "flush", "close")]
 
 
-def test_a_failed_fsync_of_a_new_name_is_final(library: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("append", APPENDS)
+def test_a_failed_fsync_of_a_new_name_is_final(library: Path, tmp_path: Path, append: str) -> None:
     """Otherwise the next put would find the file, and never sync its name."""
     root = tmp_path / "store"
     lines = run(
         library,
         root,
-        """
-        writer = StoreWriter.open(root, services=False, **SIZES)
+        f"""
+        writer = StoreWriter.open(root, services=False, append={append!r}, **SIZES)
         fail("fsync", "commitlog")
         told("A", lambda: writer.put_message("T", keys="A"))
         well()
@@ -275,6 +281,61 @@ def test_a_failed_fsync_of_a_new_name_is_final(library: Path, tmp_path: Path) ->
     )
     assert lines == [f"A 5 {root / 'commitlog'}", *refused(root / "commitlog")]
     assert keys(root) == []
+
+
+@pytest.mark.parametrize("append", ["mapped", "pool"])
+def test_a_failed_fsync_of_a_name_that_is_prepared_is_final(library: Path, tmp_path: Path, append: str) -> None:
+    root = tmp_path / "store"
+    lines = run(
+        library,
+        root,
+        f"""
+        begun = time.monotonic()
+        writer = StoreWriter.open(root, services=False, append={append!r}, **SIZES)
+        writer.put_message("T", bytes(40_000), keys="A")
+        while not os.path.exists(root + "/commitlog/{65_536:020}"):
+            assert time.monotonic() < begun + 60
+        writer.flush()
+        fail("fsync", "commitlog")
+        # The second file was prepared; with it the third one is.
+        writer.put_message("T", bytes(40_000), keys="B")
+        while not os.path.exists(root + "/commitlog/{131_072:020}"):
+            assert time.monotonic() < begun + 60
+        time.sleep(0.1)
+        well()
+        told("C", lambda: writer.put_message("T", bytes(40_000), keys="C"))
+        later(writer)
+        """,
+    )
+    assert lines == [f"C 5 {root / 'commitlog'}", *refused(root / "commitlog")]
+    # What a pool has not committed is lost.
+    assert keys(root) in ([["A", "B"], ["A"]] if append == "pool" else [["A", "B"]])
+
+
+@pytest.mark.parametrize("append", ["mapped", "pool"])
+def test_memory_that_cannot_be_locked_refuses_the_put_and_later_ones_pass(
+    library: Path, tmp_path: Path, append: str
+) -> None:
+    lines = run(
+        library,
+        tmp_path / "store",
+        f"""
+        writer = StoreWriter.open(root, services=False, append={append!r}, lock_memory=True, **SIZES)
+        fail("mlock", "any")
+        try:
+            writer.put_message("T", keys="A")
+        except OSError as error:
+            print(error)
+        well()
+        print(writer.state.status, writer.put_message("T", keys="B").queue_offset)
+        writer.close()
+        """,
+    )
+    (error, state) = lines
+    assert "cannot lock 65536 bytes in memory" in error
+    assert "RLIMIT_MEMLOCK" in error
+    assert state == "open 0"
+    assert keys(tmp_path / "store") == ["B"]
 
 
 @pytest.mark.parametrize("name", ["", "/outer", "/outer/inner"])
@@ -316,12 +377,13 @@ def test_a_put_that_waits_for_the_batch_of_another_thread_lets_all_threads_run(l
     assert sorted(lines) == ["100", "101", "key passed True"]
 
 
-def test_dropping_an_open_log_lets_all_threads_run(library: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("append", ["write", "pool"])
+def test_dropping_an_open_log_lets_all_threads_run(library: Path, tmp_path: Path, append: str) -> None:
     lines = run(
         library,
         tmp_path / "commitlog",
-        """
-        writer = CommitLogWriter.open(root, end_phy_offset=0, file_size=65_536)
+        f"""
+        writer = CommitLogWriter.open(root, end_phy_offset=0, file_size=65_536, append={append!r})
         fail("fdatasync", "commitlog", -1)
         writer.put_message("T", bytes(30_000), [])
         well_while_others_run()

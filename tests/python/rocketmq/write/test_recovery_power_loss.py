@@ -13,6 +13,8 @@ from logdex.rocketmq import MessageStore, StoreWriter
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from logdex._types import Append
+
 SIZES: dict[str, Any] = {"file_size": 65_536, "queue_file_size": 400, "hash_slots": 20, "max_entries": 50}
 PAGE = 4096
 
@@ -52,12 +54,13 @@ def lose_pages(flushed: Path, written: Path, left: Path, choice: random.Random) 
         (left / name).write_bytes(b"".join(pages))
 
 
+@pytest.mark.parametrize("append", ["write", "mapped", "pool"])
 @pytest.mark.parametrize("seed", range(24))
-def test_what_was_flushed_is_there_after_a_power_loss(seed: int, tmp_path: Path) -> None:
+def test_what_was_flushed_is_there_after_a_power_loss(seed: int, append: Append, tmp_path: Path) -> None:
     choice = random.Random(seed)
     flushed, more = choice.randrange(300), choice.randrange(1, 300)
     root = tmp_path / "store"
-    with StoreWriter.open(root, **SIZES, services=False, zone="UTC") as writer:
+    with StoreWriter.open(root, **SIZES, services=False, zone="UTC", append=append) as writer:
         put_some(writer, choice, 0, flushed)
         writer.flush()
         shutil.copytree(root, tmp_path / "flushed")

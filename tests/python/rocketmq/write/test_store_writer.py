@@ -439,11 +439,12 @@ def test_close_closes_every_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_a_forked_child_cannot_write(tmp_path: Path) -> None:
+@pytest.mark.parametrize("append", ["write", "mapped", "pool"])
+def test_a_forked_child_cannot_write(tmp_path: Path, append: str) -> None:
     program = f"""
         import os, sys
         from logdex.rocketmq import StoreWriter
-        writer = StoreWriter.open({str(tmp_path)!r}, file_size=16384, hash_slots=20, max_entries=50)
+        writer = StoreWriter.open({str(tmp_path)!r}, file_size=16384, hash_slots=20, max_entries=50, append={append!r})
         writer.put_message("T", keys="k")
         child = os.fork()
         if not child:
@@ -470,10 +471,11 @@ def test_a_forked_child_cannot_write(tmp_path: Path) -> None:
         assert "abort" not in names(tmp_path)
 
 
-def test_the_end_of_the_interpreter_is_like_a_crash(tmp_path: Path) -> None:
+@pytest.mark.parametrize("append", ["write", "mapped", "pool"])
+def test_the_end_of_the_interpreter_is_like_a_crash(tmp_path: Path, append: str) -> None:
     program = f"""
         from logdex.rocketmq import StoreWriter
-        writer = StoreWriter.open({str(tmp_path)!r}, file_size=16384, hash_slots=20, max_entries=50)
+        writer = StoreWriter.open({str(tmp_path)!r}, file_size=16384, hash_slots=20, max_entries=50, append={append!r})
         for number in range(100):
             writer.put_message("T", keys=f"k{{number}}")
     """

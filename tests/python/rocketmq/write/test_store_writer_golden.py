@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
+    from logdex._types import Append
+
     Store = Callable[[str], Path]
 
 BLANK = bytes.fromhex("cbd43194")
@@ -31,11 +33,12 @@ PLACE = ("phy_offset", "msg_id", "store_size")
 PREPARED, ROLLBACK = 4, 12
 
 
+@pytest.mark.parametrize("append", ["write", "mapped", "pool"])
 @pytest.mark.parametrize("batch_size", [1, 7, 8_192])
 @pytest.mark.parametrize("case", SAME_BYTES)
-def test_log_comes_out_byte_for_byte(store: Store, tmp_path: Path, case: str, batch_size: int) -> None:
+def test_log_comes_out_byte_for_byte(store: Store, tmp_path: Path, case: str, batch_size: int, append: Append) -> None:
     root = store(case)
-    _put_again(case, root, tmp_path / "commitlog", batch_size)
+    _put_again(case, root, tmp_path / "commitlog", batch_size, append)
     theirs, ours = _frames(root / "commitlog"), _frames(tmp_path / "commitlog")
     assert ours.keys() == theirs.keys()
     # Digests are compared: pytest takes minutes to explain long bytes.
@@ -105,7 +108,9 @@ def _without(row: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in names}
 
 
-def _put_again(case: str, root: Path, directory: Path, batch_size: int) -> list[dict[str, Any]]:
+def _put_again(
+    case: str, root: Path, directory: Path, batch_size: int, append: Append = "write"
+) -> list[dict[str, Any]]:
     answers: list[dict[str, Any]] = []
     with closing(CommitLog.open(root / "commitlog")) as log:
         writer = CommitLogWriter.open(
@@ -115,6 +120,7 @@ def _put_again(case: str, root: Path, directory: Path, batch_size: int) -> list[
             store_host="9.9.9.9:9",
             flush="none",
             compat=golden.info(case)["broker"],
+            append=append,
         )
         for (topic, queue_id), first in _first_offsets(log).items():
             writer.set_queue_offset(topic, queue_id, first)

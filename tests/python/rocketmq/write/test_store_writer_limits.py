@@ -234,13 +234,14 @@ def small_disk(folder: Path, mebibytes: int) -> tuple[str, ...]:
     return command
 
 
+@pytest.mark.parametrize("append", ["write", "mapped", "pool"])
 @pytest.mark.parametrize("services", [False, True])
 @pytest.mark.parametrize("mebibytes", [2, 4])
-def test_a_full_disk(tmp_path: Path, mebibytes: int, *, services: bool) -> None:
+def test_a_full_disk(tmp_path: Path, mebibytes: int, append: str, *, services: bool) -> None:
     limited(
         f"""
         root = {str(tmp_path)!r} + "/store"
-        writer = StoreWriter.open(root, services={services}, flush="sync", **SIZES)
+        writer = StoreWriter.open(root, services={services}, flush="sync", append={append!r}, **SIZES)
         put(writer, range(8_000), size=900)
         attempt(writer.flush)
         attempt(writer.close)

@@ -57,6 +57,7 @@ public final class Driver {
         operations.put("rounds_select", rounds::select);
         operations.put("rounds_decode", logs::decode);
         operations.put("rounds_store_put", storeRounds::put);
+        operations.put("rounds_store_put_each", storeRounds::putEach);
     }
 
     private String answer(String line) {

@@ -10,6 +10,8 @@ import java.util.Comparator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicReference;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageDecoder;
@@ -74,6 +76,75 @@ final class StoreRounds {
         }
         return Map.of(
             "put", (put - start) / 1e9, "dispatch", (dispatched - put) / 1e9, "end", end, "behind", behind, "units", units);
+    }
+
+    /**
+     * root, config, source (a file of a log), count, batch, threads, seconds: puts the messages into a new store, each thread its part,
+     * or those of some seconds. Returns how long each put took, in ns, and by themselves those that began a file.
+     */
+    Map<String, ?> putEach(JSONObject question) throws Exception {
+        int batch = question.getIntValue("batch");
+        int threads = question.getIntValue("threads");
+        long limit = question.getLongValue("seconds") * 1_000_000_000L;
+        List<MessageExt> source = read(Path.of(question.getString("source")), question.getIntValue("count"));
+        List<MessageExtBrokerInner> singles = batch == 1 ? singles(source) : List.of();
+        List<MessageExtBatch> batches = batch == 1 ? List.of() : batches(source, batch);
+        DefaultMessageStore store = Stores.newStore(question);
+        if (!store.load()) {
+            throw new IllegalStateException("the store does not load");
+        }
+        store.start();
+        Internals.stopDispatch(store);
+        System.gc();
+        long fileSize = store.getMessageStoreConfig().getMappedFileSizeCommitLog();
+        var puts = new ArrayList<Long>();
+        var rolls = new ArrayList<Long>();
+        var messages = new AtomicInteger();
+        var failure = new AtomicReference<Throwable>();
+        var running = new ArrayList<Thread>();
+        long start = System.nanoTime();
+        for (int thread = 0; thread < threads; thread++) {
+            int first = thread;
+            running.add(new Thread(() -> {
+                var own = new ArrayList<Long>();
+                var ownRolls = new ArrayList<Long>();
+                try {
+                    for (int at = first; at < Math.max(singles.size(), batches.size()); at += threads) {
+                        long begin = System.nanoTime();
+                        if (begin - start >= limit) {
+                            break;
+                        }
+                        PutMessageResult result =
+                            batch == 1 ? store.putMessage(singles.get(at)) : store.putMessages(batches.get(at));
+                        long took = System.nanoTime() - begin;
+                        check(result);
+                        messages.addAndGet(result.getAppendMessageResult().getMsgNum());
+                        own.add(took);
+                        if (result.getAppendMessageResult().getWroteOffset() % fileSize == 0) {
+                            ownRolls.add(took);
+                        }
+                    }
+                } catch (Throwable error) {
+                    failure.set(error);
+                }
+                synchronized (puts) {
+                    puts.addAll(own);
+                    rolls.addAll(ownRolls);
+                }
+            }));
+        }
+        running.forEach(Thread::start);
+        for (Thread thread : running) {
+            thread.join();
+        }
+        double seconds = (System.nanoTime() - start) / 1e9;
+        store.shutdown();
+        store.destroy();
+        delete(Path.of(question.getString("root")));
+        if (failure.get() != null) {
+            throw new IllegalStateException(failure.get());
+        }
+        return Map.of("messages", messages.get(), "seconds", seconds, "puts", puts, "rolls", rolls);
     }
 
     private static void check(PutMessageResult result) {
