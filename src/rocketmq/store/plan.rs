@@ -301,7 +301,7 @@ mod tests {
     use crate::io::Location;
     use crate::rocketmq::commit_log::columns::Column;
     use crate::rocketmq::commit_log::write::{
-        CommitLogWriter, FlushMode, GivenMessage, Host, Limits, PutOptions, WriterOptions,
+        Append, CommitLogWriter, FlushMode, GivenMessage, Host, Limits, PutOptions, WriterOptions,
     };
     use crate::rocketmq::commit_log::{self, Bodies, ScanOptions};
     use crate::rocketmq::consume_queue::{self, ConsumeQueueWriter, DelayLevels};
@@ -312,9 +312,9 @@ mod tests {
     fn write(root: &Path, queue_ids: &[i32]) -> Vec<u64> {
         let limits = Limits { release: Release::V5_5_0, max_message_size: Limits::MAX_MESSAGE_SIZE };
         let store_host = Host::parse("192.168.0.9:10911").unwrap();
-        let flush = FlushMode::Manual;
+        let (append, flush) = (Append::default(), FlushMode::Manual);
         let options =
-            WriterOptions { file_size: 1 << 20, store_host, levels: 18, flush, limits, multi_dispatch: false };
+            WriterOptions { file_size: 1 << 20, store_host, levels: 18, append, flush, limits, multi_dispatch: false };
         let writer = CommitLogWriter::open(&root.join("commitlog"), 0, options).unwrap();
         let put = |topic: &str, queue_id: i32| {
             let given = GivenMessage { topic, queue_id, body: &[0; 1000], ..GivenMessage::default() };
