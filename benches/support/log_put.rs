@@ -61,7 +61,7 @@ fn open(directory: &Path, file_size: u64, flush: FlushMode, append: Append) -> C
     CommitLogWriter::open(directory, 0, options).expect(OK)
 }
 
-/// What some threads put, and how long each put took, in ns.
+/// The puts of some threads, and the time of each put in ns.
 pub(crate) struct Latencies {
     pub(crate) messages: usize,
     pub(crate) took: Duration,

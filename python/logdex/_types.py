@@ -23,7 +23,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 """Called with the bytes done and the bytes in all."""
 Scan: TypeAlias = Literal["auto", True, False]
 Sealed: TypeAlias = "str | os.PathLike[str]"
-"""Which sealed index a store uses: "auto" is that in its root, if there is one, "never" none; or the directory of one."""
+"""The sealed index that a store uses: "auto" is that in its root, if there is one, "never" none; or the directory of one."""
 Stop: TypeAlias = Literal["broker", "salvage", "valid"]
 Time: TypeAlias = int | datetime | str
 """Milliseconds since the epoch, an aware datetime, or ISO 8601 with a zone."""

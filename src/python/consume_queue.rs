@@ -77,7 +77,7 @@ pub(super) struct PyConsumeQueue {
     owner: Option<Py<PyQueues>>,
 }
 
-/// How queues are read, as it was given.
+/// The options of queues, as they were given.
 #[derive(Clone)]
 pub(super) struct Settings {
     access: String,

@@ -133,7 +133,7 @@ impl PyReadPlan {
     }
 }
 
-/// What is known of a stream.
+/// The state of a stream.
 #[derive(Clone)]
 pub(super) struct Notes {
     findings: Vec<Finding>,

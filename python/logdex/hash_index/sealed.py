@@ -1,4 +1,4 @@
-"""Which sealed index a store uses. docs/formats/sealed.md describes its files."""
+"""The sealed index that a store uses. docs/formats/sealed.md describes its files."""
 
 from __future__ import annotations
 

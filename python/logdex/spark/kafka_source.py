@@ -283,7 +283,7 @@ def _whole(value: Any, least: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Which partitions are wanted: topics by name, by a pattern for a part of the name, or single partitions; None: any."""
+    """The wanted partitions: topics by name, by a pattern for a part of the name, or single partitions; None: any."""
 
     names: tuple[str, ...] | None = None
     pattern: str | None = None

@@ -154,7 +154,7 @@ impl Transactions {
     }
 }
 
-/// What is copied of a log, while it is copied.
+/// The state of a copy.
 struct Copying<'a> {
     writer: &'a LogWriter,
     times: TimeRange,

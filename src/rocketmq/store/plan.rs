@@ -1,4 +1,4 @@
-//! The plan of a read: which parts of the log are read through the index, the queues, or from the log itself.
+//! The plan of a read: the parts of the log that are read through the index, through the queues, or from the log itself.
 //!
 //! Streams, pages and tasks of a cluster consume the same pieces.
 
@@ -22,7 +22,7 @@ const WORTH_SINGLE_READS: u64 = 8;
 /// The most queues of which the number of bytes is estimated.
 const MOST_QUEUES: usize = 1_024;
 
-/// Whether to read the log for given topics or keys.
+/// The choice to read the log for given topics or keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanChoice {
     /// If little of the log may hold a match.
@@ -33,7 +33,7 @@ pub enum ScanChoice {
     Never,
 }
 
-/// When index and queues are used. Reading the log is always right.
+/// The conditions to use index and queues. Reading the log is always right.
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
     /// The index is used if more bytes of the log than this may hold a match; `None`: never.
@@ -73,7 +73,7 @@ impl Policy {
     }
 }
 
-/// How the messages of a piece are found.
+/// The way to the messages of a piece.
 #[derive(Debug)]
 pub enum Way {
     /// A scan of the log.
@@ -84,12 +84,12 @@ pub enum Way {
     Queues(Vec<QueuePart>),
 }
 
-/// A part of the log, and how its messages are found.
+/// A part of the log, and the way to its messages.
 #[derive(Debug)]
 pub struct Piece {
     /// Messages that begin in it belong to the piece.
     pub range: Range,
-    /// How they are found.
+    /// The way to them.
     pub way: Way,
 }
 

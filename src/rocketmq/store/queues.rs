@@ -62,7 +62,7 @@ impl Queues {
         &self.log
     }
 
-    /// How a queue is read.
+    /// The options of each queue.
     pub fn options(&self) -> &Options {
         &self.options
     }

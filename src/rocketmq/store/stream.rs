@@ -20,7 +20,7 @@ use crate::rocketmq::queue_stream::{QueueStream, StreamOptions};
 /// Rows of a batch; it ends earlier at 64 MiB.
 const BATCH: usize = 8_192;
 
-/// How the messages of a plan are returned.
+/// The columns and options of a read.
 #[derive(Clone, Debug)]
 pub struct ReadOptions {
     /// The conditions that the plan was made for.
@@ -180,7 +180,7 @@ impl MessageStream {
         }
     }
 
-    /// Reports what the index shows to be lost.
+    /// Reports the missing files, and the damage at offsets of the index.
     fn report_lost(&mut self) -> Result<()> {
         if !self.has_offsets {
             return Ok(());

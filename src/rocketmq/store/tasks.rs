@@ -101,7 +101,7 @@ impl FilePart {
     }
 }
 
-/// What one task reads.
+/// The part of a plan that one task reads.
 #[derive(Debug)]
 pub enum TaskPiece {
     /// Messages that begin in a range of one file of the log.
