@@ -14,12 +14,12 @@ use super::commit_log::{Part, PyCommitLog, gap_parts};
 use super::convert;
 use super::integer;
 use super::location;
-use super::queues::PyQueues;
 use super::report;
 use super::time::{self, Round};
 use crate::io::Location;
 use crate::rocketmq::consume_queue::{self, Boundary, ConsumeQueue, Kind, Options, extension_batch};
 use crate::rocketmq::schedule;
+use crate::rocketmq::store::Queues;
 use crate::rocketmq::stored_frames::{self, Limits, QueueView, Status};
 
 /// Return the hash of tags by which a broker filters: Java's `String.hashCode`.
@@ -74,7 +74,7 @@ pub(super) struct PyConsumeQueue {
     settings: Settings,
     log_end: Option<i64>,
     /// The queues of the store that it belongs to.
-    owner: Option<Py<PyQueues>>,
+    owner: Option<Arc<Closable<Queues>>>,
 }
 
 /// The options of queues, as they were given.
@@ -103,7 +103,7 @@ impl PyConsumeQueue {
         queue: Arc<ConsumeQueue>,
         commit_log: Py<PyCommitLog>,
         settings: Settings,
-        owner: Py<PyQueues>,
+        owner: Arc<Closable<Queues>>,
     ) -> Self {
         let (path, extension) = (queue.path().clone(), queue.options().extension.clone());
         let (queue, commit_log, owner) = (Closable::of(queue, path), Some(commit_log), Some(owner));
@@ -112,7 +112,7 @@ impl PyConsumeQueue {
 
     pub(super) fn inner(&self) -> PyResult<Arc<ConsumeQueue>> {
         if let Some(owner) = &self.owner {
-            owner.get().inner()?;
+            owner.get()?;
         }
         self.queue.get()
     }

@@ -26,7 +26,7 @@ type QueueTotals<'py> = (Vec<(String, u64, i64, Option<u64>)>, Bound<'py, PyAny>
 /// The consume queues of a store. Recently used queues stay open.
 #[pyclass(name = "Queues", module = "logdex._core", frozen)]
 pub(super) struct PyQueues {
-    queues: Closable<Queues>,
+    queues: Arc<Closable<Queues>>,
     log: Py<PyCommitLog>,
     settings: Settings,
 }
@@ -37,9 +37,8 @@ impl PyQueues {
     }
 
     /// Returns a queue for Python, which is closed with the queues of the store.
-    fn handle(slf: Py<Self>, py: Python<'_>, queue: Arc<ConsumeQueue>) -> PyConsumeQueue {
-        let (log, settings) = (slf.get().log.clone_ref(py), slf.get().settings.clone());
-        PyConsumeQueue::of(queue, log, settings, slf)
+    fn handle(&self, py: Python<'_>, queue: Arc<ConsumeQueue>) -> PyConsumeQueue {
+        PyConsumeQueue::of(queue, self.log.clone_ref(py), self.settings.clone(), Arc::clone(&self.queues))
     }
 }
 
@@ -77,7 +76,7 @@ impl PyQueues {
         let settings = Settings::new(access, compat, clock_slack_ms);
         let log = commit_log.get().inner()?;
         let queues = Queues::new(&root, log, settings.options()?);
-        Ok(Self { queues: Closable::new(queues, root), log: commit_log, settings })
+        Ok(Self { queues: Arc::new(Closable::new(queues, root)), log: commit_log, settings })
     }
 
     /// Return whether the queues are files: a 5.x broker may keep them in a RocksDB in the same directory.
@@ -133,10 +132,10 @@ impl PyQueues {
     ///
     /// Raises:
     ///     OSError: An I/O error.
-    fn open(slf: Py<Self>, py: Python<'_>, directory: Location) -> PyResult<PyConsumeQueue> {
-        let queues = slf.get().inner()?;
+    fn open(&self, py: Python<'_>, directory: Location) -> PyResult<PyConsumeQueue> {
+        let queues = self.inner()?;
         let queue = py.detach(|| queues.open(&directory))?;
-        Ok(Self::handle(slf, py, queue))
+        Ok(self.handle(py, queue))
     }
 
     /// Open the queue of a topic.
@@ -144,15 +143,15 @@ impl PyQueues {
     /// Raises:
     ///     FileNotFoundError: It has no files.
     fn queue(
-        slf: Py<Self>,
+        &self,
         py: Python<'_>,
         topic: Bound<'_, PyString>,
         queue_id: Bound<'_, PyInt>,
     ) -> PyResult<PyConsumeQueue> {
-        let (queues, queue_id) = (slf.get().inner()?, queue_id.to_string());
+        let (queues, queue_id) = (self.inner()?, queue_id.to_string());
         let topic = topic.to_string_lossy().into_owned();
         let queue = py.detach(|| queues.queue(&topic, &queue_id))?;
-        Ok(Self::handle(slf, py, queue))
+        Ok(self.handle(py, queue))
     }
 
     /// Return the log offset of the first of the last `num` units of some queues together; None without units.

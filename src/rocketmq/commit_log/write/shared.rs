@@ -74,13 +74,14 @@ struct PendingPut {
 
 impl PendingPut {
     /// Adds bytes of a file, often those after the last ones.
-    fn add(&mut self, files: &MappedFileQueue, phy_offset: u64, len: usize) {
-        let Ok(file) = files.file(phy_offset) else { return };
+    fn add(&mut self, files: &MappedFileQueue, phy_offset: u64, len: usize) -> Result<()> {
+        let file = files.file(phy_offset)?;
         let position = phy_offset - file.file_from_offset;
         match self.pieces.last_mut() {
             Some((last, begin, held)) if Arc::ptr_eq(last, file) && *begin + *held as u64 == position => *held += len,
             _ => self.pieces.push((Arc::clone(file), position, len)),
         }
+        Ok(())
     }
 }
 
@@ -223,7 +224,8 @@ impl Shared {
         match self.failure.keep(written) {
             Ok(filled) => {
                 table.keep();
-                self.publish(files, frames.pieces(), frames.messages() > 1, frames.end(), times);
+                let published = self.publish(files, frames.pieces(), frames.messages() > 1, frames.end(), times);
+                self.failure.keep(published)?;
                 Ok((filled, Written { messages: frames.messages(), begin, end: frames.end() }))
             }
             Err(error) => {
@@ -259,7 +261,8 @@ impl Shared {
             self.failure.keep(written)?;
             at += frames.len;
             let end = begin + frames.len as u64;
-            self.publish(files, [(begin, whole)].into_iter(), false, end, frames.store_timestamps);
+            let published = self.publish(files, [(begin, whole)].into_iter(), false, end, frames.store_timestamps);
+            self.failure.keep(published)?;
         }
     }
 
@@ -297,19 +300,21 @@ impl Shared {
         is_batch: bool,
         end: u64,
         store_timestamps: Option<(i64, i64)>,
-    ) {
-        let Some((first, _)) = pieces.clone().next() else { return };
+    ) -> Result<()> {
+        let Some((first, _)) = pieces.clone().next() else { return Ok(()) };
         self.wrote.store(end, Ordering::Release);
         let last = store_timestamps.map(|(_, last)| last);
-        if self.options.append.mode == AppendMode::Pool && files.file(first).is_ok_and(|file| file.is_buffered()) {
+        if self.options.append.mode == AppendMode::Pool && files.file(first)?.is_buffered() {
             let mut pending = self.pending();
             pending.end = end;
             pending.store_timestamp = last.or(pending.store_timestamp);
             if is_batch || pending.puts.last().is_none_or(|last| last.is_batch) {
                 pending.puts.push(PendingPut { pieces: Vec::new(), is_batch });
             }
-            if let Some(put) = pending.puts.last_mut() {
-                pieces.for_each(|(phy_offset, bytes)| put.add(files, phy_offset, bytes.len()));
+            for (phy_offset, bytes) in pieces {
+                if let Some(put) = pending.puts.last_mut() {
+                    put.add(files, phy_offset, bytes.len())?;
+                }
             }
         } else {
             if let Some(last) = last {
@@ -318,6 +323,7 @@ impl Shared {
             self.committed.store(end, Ordering::Release);
         }
         files.leave(end);
+        Ok(())
     }
 
     fn pending(&self) -> MutexGuard<'_, Pending> {
