@@ -133,7 +133,7 @@ impl Store {
         let (pieces, queued_topics, notes) = (Vec::new(), Arc::default(), Vec::new());
         let mut plan = Plan { log, ranges, pieces, queued_topics, notes };
         if let Some(offsets) = offsets {
-            plan.read_offsets(&offsets)?;
+            plan.read_offsets(offsets)?;
             return Ok(plan);
         }
         let size = plan.ranges.iter().map(|(begin, end)| end.abs_diff(*begin)).sum::<u64>();
@@ -188,7 +188,7 @@ impl Store {
         let mut at = 0;
         for ((begin, end), offsets) in parts {
             plan.pieces.extend(plan.of_log((at, begin)));
-            plan.pieces.push(Piece { range: (begin, end), way: Way::Offsets(plan.in_ranges(&offsets)) });
+            plan.pieces.push(Piece { range: (begin, end), way: Way::Offsets(plan.in_ranges(offsets)) });
             at = end;
         }
         plan.pieces.extend(plan.of_log((at, i64::MAX)));
@@ -218,15 +218,16 @@ impl Plan {
         Ok(lost.findings)
     }
 
-    /// Returns the offsets that may hold a match, ascending, each once.
-    fn in_ranges(&self, offsets: &[i64]) -> Vec<i64> {
-        let is_inside = |offset: &i64| self.ranges.iter().any(|(begin, end)| (begin..end).contains(&offset));
-        let inside: BTreeSet<i64> = offsets.iter().copied().filter(is_inside).collect();
-        inside.into_iter().collect()
+    /// Returns those of the offsets that may hold a match.
+    fn in_ranges(&self, mut offsets: Vec<i64>) -> Vec<i64> {
+        offsets.retain(|offset| self.ranges.iter().any(|(begin, end)| (begin..end).contains(&offset)));
+        offsets
     }
 
     /// Plans to read the messages at some offsets. Only a scan determines which messages after the end of a broker's walk are valid.
-    fn read_offsets(&mut self, offsets: &[i64]) -> Result<()> {
+    fn read_offsets(&mut self, mut offsets: Vec<i64>) -> Result<()> {
+        offsets.sort_unstable();
+        offsets.dedup();
         let end = i64::try_from(self.log.max_offset()?).unwrap_or(i64::MAX);
         let mut offsets = self.in_ranges(offsets);
         let after_end = offsets.split_off(offsets.partition_point(|offset| *offset < end));

@@ -126,7 +126,7 @@ impl Queues {
     /// # Errors
     /// An I/O error, with the path.
     pub fn open(&self, directory: &Location) -> Result<Arc<ConsumeQueue>> {
-        self.open.with(|open| {
+        self.open.wait_with(|open| {
             if let Some(place) = open.iter().position(|queue| queue.path() == directory) {
                 let queue = open.remove(place);
                 open.push(Arc::clone(&queue));
@@ -138,7 +138,7 @@ impl Queues {
             }
             open.push(Arc::clone(&queue));
             Ok(queue)
-        })
+        })?
     }
 
     /// The options of the queue of a directory, with its extension files.
@@ -265,13 +265,13 @@ impl Queues {
         if lag == 0 {
             return self.end_of(None, threads);
         }
-        self.dispatched_end.with(|known| {
+        self.dispatched_end.wait_with(|known| {
             let log_end = self.log.max_offset()?;
             if known.is_none_or(|known| log_end.checked_sub(known).is_none_or(|left| left >= lag)) {
                 *known = self.end_of(None, threads)?;
             }
             Ok(*known)
-        })
+        })?
     }
 }
 
