@@ -22,7 +22,6 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(without_secrets, m)?)?;
     m.add_function(wrap_pyfunction!(expect_lists, m)?)?;
     m.add_function(wrap_pyfunction!(expect_heads, m)?)?;
-    m.add_function(wrap_pyfunction!(expect_ends, m)?)?;
     m.add_function(wrap_pyfunction!(forget_lists, m)?)?;
     m.add_function(wrap_pyfunction!(put_remote, m)?)?;
     m.add_function(wrap_pyfunction!(upload_file, m)?)?;
@@ -147,12 +146,6 @@ fn expect_lists(py: Python<'_>, directories: Vec<Location>) {
 #[pyfunction]
 fn expect_heads(py: Python<'_>, files: Vec<Location>) {
     py.detach(|| remote::expect_heads(&files));
-}
-
-/// Note that the last bytes of remote files will be read, so that the first read requests all. Local paths are left out.
-#[pyfunction]
-fn expect_ends(py: Python<'_>, files: Vec<Location>) {
-    py.detach(|| remote::expect_ends(&files));
 }
 
 /// Forget what was listed in the store of a path, because other processes wrote for this one.

@@ -348,7 +348,7 @@ impl PyStore {
     }
 
     /// Return where the index leads; see `MessageStore.indexed_offsets`.
-    #[pyo3(signature = (topics, keys, *, begin, end, span=(0, i64::MAX)))]
+    #[pyo3(signature = (topics, keys, *, begin, end))]
     fn indexed_offsets<'py>(
         &self,
         py: Python<'py>,
@@ -356,10 +356,9 @@ impl PyStore {
         keys: Vec<String>,
         begin: Option<&Bound<'_, PyAny>>,
         end: Option<&Bound<'_, PyAny>>,
-        span: Range,
     ) -> PyResult<Option<Vec<Indexed<'py>>>> {
         let times = time::time_range(begin, end)?;
-        let found = self.with(py, |store| store.indexed_offsets(&topics, &keys, span, times))?;
+        let found = self.with(py, |store| store.indexed_offsets(&topics, &keys, (0, i64::MAX), times))?;
         let part = |(range, offsets): (Range, Vec<i64>)| {
             Ok((range, convert::arro3_array(py, Arc::new(Int64Array::from(offsets)))?))
         };

@@ -20,7 +20,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 /// A range in Python: the segment, the first offset, the end offset, and the transactions to skip.
 type PyRange<'py> = (Py<PyLogSegment>, Bound<'py, PyAny>, Bound<'py, PyAny>, Option<Bound<'py, PyAny>>);
 
-/// What is missing from a log, each with the number of the range after it.
+/// The missing parts of a log, each with the number of the range after it.
 type MissingParts = Vec<(usize, Finding)>;
 
 /// The ranges of a plan, and what is missing.

@@ -11,7 +11,7 @@ use arrow_array::types::Int64Type;
 
 use super::open::Store;
 use super::plan::{Piece, Plan, Policy, Way};
-use super::ranges::{Range, within};
+use super::ranges::{Range, in_time, signed, unsigned, within};
 use crate::error::{Error, Result};
 use crate::io::FileSource;
 use crate::io::signals;
@@ -53,7 +53,7 @@ pub struct PageQuery {
 pub struct Page {
     /// The messages, in the order asked for.
     pub batch: RecordBatch,
-    /// Where the next page begins; `None`: nothing is left in this direction.
+    /// The position of the next page; `None`: nothing is left in this direction.
     pub next_position: Option<i64>,
     /// Bytes of the log from where the filter lets a reader begin to where this page ends.
     pub done: i64,
@@ -77,7 +77,7 @@ impl Store {
         let filter = Filter { times: TimeRange::ALL, ..query.filter.clone() };
         let plan = self.plan(&filter, None, Policy::of_page(query.threads), &|| Ok(None))?;
         let end = signed(plan.log.max_offset()?);
-        let ranges = plan.log.ranges_in_time(query.filter.times, self.slack_ms)?;
+        let ranges = in_time(&plan.log, query.filter.times, self.slack_ms)?;
         let reader = PageReader {
             log: Arc::clone(&plan.log),
             starts: plan.log.files()?.iter().map(|file| signed(file.start)).collect(),
@@ -89,16 +89,8 @@ impl Store {
             offsets: Vec::new(),
             findings: Vec::new(),
         };
-        reader.page(plan, ranges.into_iter().map(|(begin, end)| (signed(begin), signed(end))).collect())
+        reader.page(plan, ranges)
     }
-}
-
-fn signed(offset: u64) -> i64 {
-    i64::try_from(offset).unwrap_or(i64::MAX)
-}
-
-fn unsigned(offset: i64) -> u64 {
-    u64::try_from(offset).unwrap_or(0)
 }
 
 /// A queue and its queue offsets.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::open::Store;
 use super::queues::{Queues, SHORT_BYTES};
-use super::ranges::{Range, within};
+use super::ranges::{Range, in_time, signed, within};
 use crate::error::{Error, Result};
 use crate::report::{Finding, Report};
 use crate::rocketmq::commit_log::{CommitLog, Filter, TextSet};
@@ -125,11 +125,8 @@ impl Store {
     ) -> Result<Plan> {
         // The files of now: one that the broker deletes before it is read is an error, and not a range that is missing.
         let log = Arc::new(self.log.pinned()?);
-        let signed = |offset: u64| i64::try_from(offset).unwrap_or(i64::MAX);
         let span = (signed(filter.phy_offsets.start), signed(filter.phy_offsets.end));
-        let ranges = log.ranges_in_time(filter.times, self.slack_ms)?;
-        let ranges: Vec<Range> = ranges.into_iter().map(|(begin, end)| (signed(begin), signed(end))).collect();
-        let ranges = within(span, &ranges);
+        let ranges = within(span, &in_time(&log, filter.times, self.slack_ms)?);
         let (pieces, queued_topics, notes) = (Vec::new(), Arc::default(), Vec::new());
         let mut plan = Plan { log, ranges, pieces, queued_topics, notes };
         if let Some(offsets) = offsets {
@@ -228,7 +225,7 @@ impl Plan {
     fn read_offsets(&mut self, mut offsets: Vec<i64>) -> Result<()> {
         offsets.sort_unstable();
         offsets.dedup();
-        let end = i64::try_from(self.log.max_offset()?).unwrap_or(i64::MAX);
+        let end = signed(self.log.max_offset()?);
         let mut offsets = self.in_ranges(offsets);
         let after_end = offsets.split_off(offsets.partition_point(|offset| *offset < end));
         self.pieces.push(Piece { range: (0, end), way: Way::Offsets(offsets) });
@@ -270,7 +267,7 @@ impl Plan {
         let (begin, end) = queue_stream::certain_range(&self.log, &parts)?;
         let begin = begin.max(filter.phy_offsets.start);
         let end = end.min(dispatched).min(self.log.max_offset()?).min(filter.phy_offsets.end).max(begin);
-        let range = (i64::try_from(begin).unwrap_or(i64::MAX), i64::try_from(end).unwrap_or(i64::MAX));
+        let range = (signed(begin), signed(end));
         if is_sparse {
             let mut bytes = 0_u64;
             for part in &parts {

@@ -1,7 +1,30 @@
 //! Sets of half-open ranges of log offsets.
 
+use crate::error::Result;
+use crate::rocketmq::commit_log::CommitLog;
+use crate::time_range::TimeRange;
+
 /// A half-open range of log offsets.
 pub type Range = (i64, i64);
+
+/// Returns an offset as ranges hold it.
+pub(super) fn signed(offset: u64) -> i64 {
+    i64::try_from(offset).unwrap_or(i64::MAX)
+}
+
+/// Returns an offset of a range as the log takes it.
+pub(super) fn unsigned(offset: i64) -> u64 {
+    u64::try_from(offset).unwrap_or(0)
+}
+
+/// Returns the ranges of the log that may hold messages of a time range; see [`CommitLog::ranges_in_time`].
+///
+/// # Errors
+/// An I/O error, with the path.
+pub(super) fn in_time(log: &CommitLog, times: TimeRange, slack_ms: i64) -> Result<Vec<Range>> {
+    let ranges = log.ranges_in_time(times, slack_ms)?;
+    Ok(ranges.into_iter().map(|(begin, end)| (signed(begin), signed(end))).collect())
+}
 
 /// Returns the union of ranges as ascending ranges that neither touch nor overlap.
 pub fn union(ranges: impl IntoIterator<Item = Range>) -> Vec<Range> {

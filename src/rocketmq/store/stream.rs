@@ -9,7 +9,7 @@ use arrow_schema::{ArrowError, SchemaRef};
 
 use super::plan::{Piece, Plan, Way};
 use super::queues::SHORT_BYTES;
-use super::ranges::Range;
+use super::ranges::{signed, unsigned};
 use crate::error::Result;
 use crate::io::FileSource;
 use crate::report::{Finding, Kind};
@@ -49,7 +49,7 @@ pub struct MessageStream {
     options: ReadOptions,
     schema: SchemaRef,
     reader: Option<Reader>,
-    /// Whether messages are read at known offsets, and the offsets at which none begins.
+    /// True if messages are read at known offsets. Those at which none begins are `missing`.
     has_offsets: bool,
     missing: Vec<i64>,
     findings: Vec<Finding>,
@@ -121,7 +121,7 @@ impl MessageStream {
 
     fn open(&self, piece: Piece) -> Result<Reader> {
         let Self { plan, options, .. } = self;
-        let [begin, end] = [piece.range.0, piece.range.1].map(|offset| u64::try_from(offset).unwrap_or(0));
+        let (begin, end) = (unsigned(piece.range.0), unsigned(piece.range.1));
         let filter = options.filter.clone();
         Ok(match piece.way {
             Way::Log => {
@@ -173,8 +173,7 @@ impl MessageStream {
                 if let Some(fault) = reader.fault() {
                     let at = QueueStream::position(reader);
                     self.plan.notes.push(format!("{fault}; the log is read instead, from offset {at}"));
-                    let rest: Range = (i64::try_from(at).unwrap_or(i64::MAX), i64::MAX);
-                    self.pieces = self.plan.of_log(rest).into();
+                    self.pieces = self.plan.of_log((signed(at), i64::MAX)).into();
                 }
             }
         }

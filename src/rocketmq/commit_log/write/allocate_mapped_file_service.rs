@@ -33,7 +33,7 @@ struct Requests {
 #[derive(Debug, Default)]
 struct RequestTable {
     wanted: BTreeSet<u64>,
-    /// What the thread is preparing now.
+    /// The file that the thread prepares now.
     underway: Option<u64>,
     prepared: BTreeMap<u64, Result<MappedFile>>,
     /// Files that the log left. Unmapping one takes milliseconds.

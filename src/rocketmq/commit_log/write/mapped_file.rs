@@ -33,7 +33,7 @@ const YIELD_PAGES: usize = 1000;
 /// Bytes that a commit copies at a time.
 const COMMIT_BYTES: u64 = 1 << 20;
 
-/// How the files of a log are opened.
+/// The options with which the files of a log are opened.
 #[derive(Debug)]
 pub(super) struct MappedFileOptions {
     directory: PathBuf,
@@ -61,7 +61,7 @@ impl MappedFileOptions {
     }
 }
 
-/// Where appended bytes go.
+/// The target of appended bytes.
 #[derive(Debug)]
 enum Target {
     File,

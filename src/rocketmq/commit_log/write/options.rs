@@ -19,14 +19,14 @@ pub struct WriterOptions {
     pub limits: Limits,
     /// True if a message also gets offsets in the queues that `INNER_MULTI_DISPATCH` names (upstream `enableMultiDispatch`).
     pub multi_dispatch: bool,
-    /// Where puts append, and how.
+    /// The target of puts, and its preparation.
     pub append: Append,
 }
 
-/// Where puts append, and how.
+/// The target of puts, and its preparation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Append {
-    /// Where they append.
+    /// The target.
     pub mode: AppendMode,
     /// True if the pages of the maps of new files are brought into memory before they are needed (upstream
     /// `warmMapedFileEnable`).
@@ -35,7 +35,7 @@ pub struct Append {
     pub lock_memory: bool,
 }
 
-/// Where puts append. The bytes of the files are the same.
+/// The target of puts. The bytes of the files are the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AppendMode {
     /// To the file, by a system call.

@@ -54,7 +54,7 @@ struct State {
     text: String,
 }
 
-/// What was appended to buffers and is not committed, put by put.
+/// Bytes in buffers that are not committed, put by put.
 #[derive(Debug, Default)]
 struct Pending {
     puts: Vec<PendingPut>,
