@@ -57,6 +57,7 @@ __all__ = [
     "Meter",
     "OffsetIndex",
     "PackedRows",
+    "PartitionLog",
     "PlannedLog",
     "PreparedFile",
     "ProducerState",
@@ -91,8 +92,6 @@ __all__ = [
     "_open_store_checkpoint",
     "_open_time_index",
     "_planned_log",
-    "aborted_transactions",
-    "any_transactional",
     "bound_ms",
     "broker_lock_holder",
     "chain_statistics",
@@ -101,7 +100,6 @@ __all__ = [
     "commit_log_directories",
     "csv_lines",
     "csv_names",
-    "cut_segments",
     "delay_levels_ms",
     "delete_log_file",
     "delete_remote",
@@ -117,6 +115,7 @@ __all__ = [
     "expect_heads",
     "expect_lists",
     "file_system_root",
+    "find_records",
     "finding_kinds",
     "forget_lists",
     "fork_generation",
@@ -143,7 +142,7 @@ __all__ = [
     "key_text",
     "last_message",
     "list_index_directory",
-    "list_partition",
+    "list_partitions",
     "local_path",
     "locate",
     "locate_all",
@@ -154,7 +153,6 @@ __all__ = [
     "message_lists",
     "message_schema",
     "missing_index_entries",
-    "missing_segments",
     "parse_fastjson",
     "parse_time",
     "plan_files",
@@ -1608,6 +1606,50 @@ class LogSegment:
     def __reduce__(self) -> tuple[Any, ...]: ...
 
 @final
+class PartitionLog:
+    @staticmethod
+    def open(
+        directory: _Path,
+        *,
+        topic: str,
+        partition: int,
+        check: Check | None,
+        access: Access,
+        compat: str | None,
+        max_batch_bytes: int,
+    ) -> PartitionLog: ...
+    def pinned(self) -> PartitionLog: ...
+    @property
+    def segments(self) -> list[LogSegment]: ...
+    def listing(
+        self,
+    ) -> tuple[dict[int, dict[str, Path]], dict[int, Path], list[Path], list[Path], list[Path], dict[int, str]]: ...
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def log_end_offset(self) -> int: ...
+    @property
+    def last_stable_offset(self) -> int: ...
+    @property
+    def after_crash(self) -> bool: ...
+    def readable_end(self) -> int: ...
+    def read(self, offset: int, max_bytes: int, min_one_message: bool) -> tuple[Slice, list[Finding]] | None: ...
+    def offset_for_timestamp(self, timestamp: int, special: bool) -> tuple[tuple[int, int] | None, list[Finding]]: ...
+    def aborted_transactions(self, begin_offset: int | None, end_offset: int | None) -> list[tuple[int, int, int]]: ...
+    def missing(self, begin_offset: int, end_offset: int) -> tuple[list[tuple[int, int, Finding]], int]: ...
+    def parts(
+        self,
+        begin_offset: int | None = None,
+        end_offset: int | None = None,
+        begin: int | None = None,
+        *,
+        committed: bool = False,
+        most: int | None = None,
+    ) -> list[tuple[LogSegment, int | None, int | None, Sequence[tuple[int, int, int]] | None] | Finding]: ...
+    def cut(self, begin: int, end: int, piece_bytes: int) -> list[tuple[int, int, int, int]]: ...
+    def close(self) -> None: ...
+
+@final
 class Slice:
     @property
     def segment(self) -> LogSegment: ...
@@ -1660,6 +1702,22 @@ class GroupOffsets:
 def transactions_before(
     parts: _Parts, as_of: int | None
 ) -> tuple[int | None, list[tuple[int, int, int]], list[tuple[tuple[int, int, int], int]], list[tuple[int, int]]]: ...
+def find_records(
+    searches: Sequence[tuple[PartitionLog, Sequence[int], Sequence[tuple[int, int]]]],
+    key: bytes,
+    *,
+    header: str | None,
+    begin: Time | None,
+    end: Time | None,
+    columns: Iterable[str],
+    max_num: int | None,
+) -> tuple[
+    list[RecordBatch],
+    list[tuple[int, int]],
+    bool,
+    list[tuple[int, int, int, int, int, list[tuple[int, int]]]],
+    list[Finding],
+]: ...
 def read_records(
     parts: _Parts,
     *,
@@ -1675,15 +1733,6 @@ def read_records(
     on_error: OnError = "raise",
     warn: bool = True,
 ) -> SegmentReader: ...
-def missing_segments(
-    directory: _Path,
-    segments: Sequence[LogSegment],
-    unread: Sequence[tuple[int, str]],
-    begin: int,
-    end: int,
-    *,
-    compacted: bool,
-) -> tuple[list[tuple[int, tuple[int, int], Finding]], int]: ...
 def join_tiered(
     log_dir: _Path | None,
     tiered: _Path,
@@ -1695,16 +1744,11 @@ def holds_tiered(directory: _Path) -> bool: ...
 def is_tiered(path: _Path) -> bool: ...
 def has_segments(directory: _Path) -> bool: ...
 def is_partition(directory: _Path) -> bool: ...
+def list_partitions(log_dir: _Path, topics: set[str] | None = None) -> list[tuple[str, int]]: ...
 def is_log_dir(directory: _Path) -> bool: ...
-def list_partition(
-    directory: _Path,
-) -> tuple[dict[int, dict[str, Path]], dict[int, Path], list[Path], list[Path], list[Path], dict[int, str]]: ...
 def read_checkpoint(path: _Path, *, has_topic: bool) -> list[tuple[str | None, int, int]]: ...
 def checkpoint_text(lines: Sequence[tuple[str | None, int, int]]) -> str: ...
 def recorded_offset(path: _Path, topic: str, partition: int) -> int | None: ...
-def cut_segments(
-    segments: Sequence[LogSegment], begin: int, end: int, piece_bytes: int
-) -> list[tuple[int, int, int, int]]: ...
 def dump_file(
     path: _Path,
     write: Callable[[str], object] | None = None,
@@ -1713,11 +1757,9 @@ def dump_file(
     data: bool = False,
     json: bool = False,
 ) -> Report: ...
-def aborted_transactions(path: _Path, base_offset: int) -> list[tuple[int, int, int]] | None: ...
 def key_entries(records: RecordBatch, header: str | None = None) -> RecordBatch: ...
 def key_text(key: bytes) -> str: ...
 def record_batch(records: Sequence[Any]) -> RecordBatch: ...
-def any_transactional(snapshots: Sequence[_Path]) -> bool: ...
 def unlisted_transactions(segments: Sequence[LogSegment], *, after_crash: bool) -> list[Finding]: ...
 def _open_offset_index(
     path: _Path, check: Check, access: Access, compat: str | None, base_offset: int | None

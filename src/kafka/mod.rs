@@ -9,14 +9,14 @@
 //!     00000000000000000200.snapshot    producers' state                      [`producer_snapshot`]
 //! ```
 //!
-//! All integers are big-endian. Reading creates and changes nothing. The caller chooses the segment: no module here has a
-//! partition. docs/formats/kafka-log.md describes the format.
+//! All integers are big-endian. Reading creates and changes nothing. docs/formats/kafka-log.md describes the format.
 //!
 //! Each package uses only those before it:
 //!
 //! - [`mod@format`]: the bytes of batches and records, codecs, names, snapshots
 //! - [`index`]: the files of entries
 //! - [`read`]: the walk over batches, look-ups, record batches
+//! - `log`: the segments of a partition as one sequence of records
 //! - [`tiered`]: segments in remote storage, joined with those on the broker's disk
 //! - `verify`: findings in a segment and its indexes
 //! - `recover`: the valid part of a segment, and its indexes rebuilt
@@ -29,6 +29,7 @@ mod compat;
 mod dump;
 pub mod format;
 pub mod index;
+pub mod log;
 pub mod read;
 mod recover;
 pub mod seal;
@@ -51,14 +52,12 @@ pub use index::offset_index::{OffsetEntry, OffsetIndex};
 pub use index::sparse_index::SparseIndex;
 pub use index::time_index::{TimeEntry, TimeIndex};
 pub use index::transaction_index;
+pub use log::{Log, LogView, PartitionOptions, has_segments, is_log_dir, is_partition};
 pub use read::batch_reader::BatchScan;
 #[cfg(any(feature = "python", test))]
 pub use read::group_offsets::GroupOffsets;
 pub use read::key_entries::{key_entries, key_text};
-pub use read::listing::{Listing, SegmentFiles, has_segments, is_log_dir, is_partition};
 pub use read::lookup::{Fetched, TimedOffset, Translated};
-pub use read::missing::{Missing, Unread};
-pub use read::pieces::{Piece, cut_segments};
 pub use read::producer_state::ProducerState;
 pub use read::record_filter::KeyFilter;
 pub use read::record_reader::RecordScan;

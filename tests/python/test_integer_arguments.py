@@ -300,7 +300,6 @@ LOG: dict[str, Call] = {
     "explain:end": lambda o, n: o.log.explain(o.log.topic, "k", end=n),
     "missing_segments:begin_offset": lambda o, n: o.log.missing_segments(n),
     "missing_segments:end_offset": lambda o, n: o.log.missing_segments(0, n),
-    "records_at:offsets": lambda o, n: o.log.records_at([n], columns=["offset"], keys=["k"]),
     "open:partition": lambda o, n: Log.open(o.log.path, partition=n),
     "open:max_batch_bytes": lambda o, n: Log.open(o.log.path, max_batch_bytes=n),
     "read:offset": lambda o, n: o.log.read(n, 1),

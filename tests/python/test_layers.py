@@ -148,8 +148,6 @@ TESTED_ELSEWHERE = {
     "kafka/groups": "cli/commands/test_groups.py",
     "kafka/log_dir": "kafka/test_find.py",
     "kafka/overview": "cli/test_sources.py",
-    "kafka/transactions": "kafka/test_log_golden.py",
-    "kafka/usage": "cli/commands/test_du.py",
     "rocketmq/broker_config": "broker/rocketmq/test_tables.py",
     "rocketmq/fastjson": "broker/rocketmq/test_tables.py",
     "rocketmq/layout": "rocketmq/test_store.py",

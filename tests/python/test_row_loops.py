@@ -34,12 +34,11 @@ ROW_CALLS = {
 # Function -> reason.
 ALLOWED: dict[str, str] = {
     "cli/commands/export.py: _write": "one value a batch, for the progress line",
-    "kafka/usage.py: _time_at": "the first time of a day",
+    "kafka/overview.py: _time_at": "the first time of a day",
     "rocketmq/overview.py: _time_at": "the first time of a day",
     "cli/sources/rocketmq.py: _StoreOpened._first": "the place of one queue offset",
     "cli/sources/rocketmq.py: _phy_offset": "one value, for info",
     "hash_index/index_directory.py: IndexDirectory.query_offset": "query_offset returns a list of offsets",
-    "kafka/find.py: _scan": "offsets of the records found, for the result",
     "kafka/find.py: _records_of": "objects of a FindResult",
     "rocketmq/explain.py: _of_messages_not_indexed": "one value",
     "rocketmq/copy.py: copy_messages": "one value, for a finding",

@@ -16,9 +16,8 @@ from logdex.kafka.copy import copy
 from logdex.kafka.explain import KeyExplanation
 from logdex.kafka.files import TopicPartition
 from logdex.kafka.find import FindResult, Record, UnreadRange
-from logdex.kafka.log import Log, TimedOffset
+from logdex.kafka.log import AbortedTransaction, Log, TimedOffset
 from logdex.kafka.log_dir import LogDir, build_key_index, explain, find
-from logdex.kafka.transactions import AbortedTransaction
 from logdex.kafka.writer import AppendResult, LogDirState, LogDirWriter, LogStatistics
 
 __all__ = [

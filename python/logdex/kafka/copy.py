@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 
     from logdex._core import GroupOffsets
     from logdex._types import Progress, Time
-    from logdex.kafka.log import Log
+    from logdex.kafka.log import Log, Part
     from logdex.kafka.log_dir import LogDir
-    from logdex.kafka.segments import Part
     from logdex.report import Finding
 
     _Parts: TypeAlias = list[Part | Finding]

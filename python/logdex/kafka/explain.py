@@ -7,7 +7,7 @@ from typing import Any
 
 from logdex._core import key_text
 from logdex.errors import printable
-from logdex.kafka.find import KeySearch, UnreadRange, unindexed_ranges
+from logdex.kafka.find import KeySearch, UnreadRange
 
 _MASK, _MULTIPLIER, _SEED = 0xFFFF_FFFF, 0x5BD1_E995, 0x9747_B28C
 
@@ -126,16 +126,14 @@ class KeyExplanation:
 
 def explain(search: KeySearch, topic: str) -> KeyExplanation:
     """Run a search, and return what was done in each partition."""
-    result = search.run(None, stacklevel=3)
+    result, work = search.run(None, stacklevel=3)
     steps = []
-    for log, sealed, indexed, holes in search.plans:
-        found = tuple(record.offset for record in result if record.partition == log.partition)
-        _, scanned = unindexed_ranges(log, holes)
-        bounds = log.log_start_offset, log.readable_end()
-        missing = len(list(log.missing_segments()))
-        unscanned = tuple(each for each in result.unscanned if each.partition == log.partition)
-        counts = len(sealed), len(indexed), scanned
-        steps.append(PartitionStep(log.partition, *bounds, *counts, found, missing, unscanned))
+    for (log, sealed, indexed, _), found in search.with_work(work):
+        offsets = tuple(record.offset for record in result if record.partition == log.partition)
+        unscanned = tuple(UnreadRange(log.partition, *bounds) for bounds in found.unread)
+        counts = len(sealed), len(indexed), found.scanned
+        bounds = found.begin_offset, found.end_offset
+        steps.append(PartitionStep(log.partition, *bounds, *counts, offsets, found.missing, unscanned))
     partitions = max(step.partition for step in steps) + 1
     default = default_partition(search.value, partitions) if search.header is None else None
     return KeyExplanation(topic, key_text(search.value), partitions, default, tuple(steps))

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, overload
 
 from arro3.core import DataType, Table
 
-from logdex._core import key_text, read_records, record_batch, time_text
+from logdex._core import find_records, key_text, record_batch, time_text
 from logdex._types import utc_datetime
-from logdex.errors import CorruptFileError
 from logdex.hash_index.query import TimeRange, check_max_num
 from logdex.kafka.files import MAX_OFFSET, TopicPartition
 from logdex.kafka.sealed import EVERYTHING, Candidates, both
 from logdex.report import SHOWN_ROWS, Damage, Finding, html_table, short_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from datetime import datetime
 
     from arro3.core import RecordBatch
 
-    from logdex._core import SegmentReader
     from logdex._types import Time
     from logdex.kafka.key_index import KeyIndex
     from logdex.kafka.log import Log
@@ -35,8 +31,6 @@ RECORD_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", 
 
 NO_TIMESTAMP = -1
 """The timestamp of a record without one."""
-_FIRST_READ, _MOST_READ = 16, 16_384
-"""Records that are read together, at first and at most: few may be enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +169,26 @@ class PartitionPlan(NamedTuple):
     holes: Sequence[tuple[int, int]]
 
 
+class PartitionFound(NamedTuple):
+    """The work of a search in a partition.
+
+    Attributes:
+        begin_offset: First offset of the log.
+        end_offset: The offset after its last record.
+        scanned: Offsets that were scanned because no index covers them.
+        rejected: Candidates that have another key, or are no longer in the log.
+        missing: Segments that are missing inside of the log.
+        unread: Ranges of offsets that were not searched.
+    """
+
+    begin_offset: int
+    end_offset: int
+    scanned: int
+    rejected: int
+    missing: int
+    unread: Sequence[tuple[int, int]]
+
+
 @dataclass(frozen=True, slots=True)
 class KeySearch:
     """The search for one key, or for one value of a header, in partitions of one topic."""
@@ -213,29 +227,38 @@ class KeySearch:
                 plans.append(PartitionPlan(log, offsets, indexed, both(holes, unindexed)))
         return cls(value, header, times, tuple(plans))
 
-    def run(self, max_num: int | None, *, stacklevel: int = 2) -> FindResult:
-        """Compare candidates and scanned records with the key; return the newest `max_num` matches."""
+    def run(self, max_num: int | None, *, stacklevel: int = 2) -> tuple[FindResult, list[PartitionFound]]:
+        """Compare candidates and scanned records with the key; return the newest `max_num` matches, and the work."""
         check_max_num(max_num)
-        most = None if max_num is None else max_num + 1
-        lists: list[list[Record]] = []
-        rejected = scanned = 0
-        passed_over = UnreadParts()
-        for log, sealed, indexed, holes in self.plans:
-            passed_over.add_missing(log)
-            hits, offsets_scanned = _scan(log, holes, self.value, self.header, passed_over)
-            read = partial(log.records_at, columns=RECORD_COLUMNS, keys=[self.value], header=self.header)
-            asked = sorted({*sealed, *indexed, *hits})
-            records, others = _newest_first(partial(_records_at, read, passed_over), asked, self.times, most)
-            lists.append(records)
-            scanned += offsets_scanned
-            rejected += others
-        # Within a partition by offset, between partitions by timestamp.
-        found = list(heapq.merge(*lists, key=lambda record: record.timestamp, reverse=True))
-        more = max_num is not None and len(found) > max_num
-        damage = Damage.of(passed_over.findings)
+        batches, rows, more, found, findings = find_records(
+            [(log.opened, [*sealed, *indexed], list(holes)) for log, sealed, indexed, holes in self.plans],
+            self.value,
+            header=self.header,
+            begin=self.times.begin,
+            end=self.times.end,
+            columns=RECORD_COLUMNS,
+            max_num=max_num,
+        )
+        read = [_records_of(batch) for batch in batches]
+        work = [PartitionFound(*each) for each in found]
+        damage = Damage.of(findings)
         damage.warn(stacklevel + 1)
-        unscanned = tuple(sorted(passed_over.ranges))
-        return FindResult(tuple(found[:max_num]), more, rejected, scanned, tuple(damage.findings), unscanned)
+        unscanned = [
+            UnreadRange(plan.log.partition, *bounds) for plan, each in self.with_work(work) for bounds in each.unread
+        ]
+        result = FindResult(
+            tuple(read[batch][row] for batch, row in rows),
+            more,
+            sum(each.rejected for each in work),
+            sum(each.scanned for each in work),
+            tuple(damage.findings),
+            tuple(sorted(unscanned)),
+        )
+        return result, work
+
+    def with_work(self, work: Sequence[PartitionFound]) -> Iterator[tuple[PartitionPlan, PartitionFound]]:
+        """Return the plan of each partition with the work that was done in it."""
+        return zip(self.plans, work, strict=True)
 
 
 def key_bytes(key: str | bytes) -> bytes:
@@ -249,84 +272,12 @@ def key_bytes(key: str | bytes) -> bytes:
     return key.encode() if isinstance(key, str) else key
 
 
-@dataclass(slots=True)
-class UnreadParts:
-    """Unreadable parts of a search, without duplicates."""
-
-    findings: dict[Finding, None] = field(default_factory=dict)
-    ranges: set[UnreadRange] = field(default_factory=set)
-
-    def add_missing(self, log: Log) -> None:
-        """Add the segments that are missing from a log."""
-        for begin, end, finding in log.missing_ranges():
-            self.findings[finding] = None
-            self.ranges.add(UnreadRange(log.partition, begin, end))
-
-    def add_damage(self, stream: SegmentReader) -> None:
-        """Add the damaged batches that a stream skipped."""
-        self.findings.update(dict.fromkeys(stream.damage))
-        self.ranges.update(UnreadRange(partition or 0, *offsets) for _, partition, *offsets, _ in stream.unread)
-
-
-def _scan(
-    log: Log, holes: Sequence[tuple[int, int]], value: bytes, header: str | None, passed_over: UnreadParts
-) -> tuple[list[int], int]:
-    """Return the offsets in some ranges whose records carry the key, and how many offsets were scanned."""
-    ranges, count = unindexed_ranges(log, holes)
-    # Missing segments are reported once for the search.
-    parts = [part for bounds in ranges for part in log.parts(*bounds) if isinstance(part, tuple)]
-    stream = read_records(parts, columns=["offset"], keys=[value], header=header, on_error="skip", warn=False)
-    hits = [offset for batch in stream for offset in batch.column("offset").to_pylist()]
-    passed_over.add_damage(stream)
-    return hits, count
-
-
-def unindexed_ranges(log: Log, holes: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, int]], int]:
-    """Return the parts of some ranges that a log has, which a search scans, and how many offsets that are.
-
-    Before the first entry of an index, compaction may have left nothing: that is read, and does not count.
-    """
-    first = log.log_start_offset
-    try:
-        last = end = log.log_end_offset
-    except CorruptFileError:
-        # The search reads up to the damage, so that it reports it.
-        last, end = MAX_OFFSET, log.readable_end()
-    ranges = [(max(low, first), min(high, last)) for low, high in holes if max(low, first) < min(high, last)]
-    return ranges, sum(min(high, end) - low for low, high in ranges if low < end and (low > first or high >= end))
-
-
-def _newest_first(
-    read: Callable[[Sequence[int]], list[Record]], offsets: Sequence[int], times: TimeRange, most: int | None
-) -> tuple[list[Record], int]:
-    """Read the records at ascending offsets from the last one on; return at most `most` in the range, and how many differ."""
-    found: list[Record] = []
-    rejected, end, size = 0, len(offsets), _FIRST_READ
-    while end > 0 and (most is None or len(found) < most):
-        carrying = read(offsets[max(0, end - size) : end])
-        rejected += min(size, end) - len(carrying)
-        found += (record for record in reversed(carrying) if times.holds(record.timestamp))
-        end, size = end - size, min(2 * size, _MOST_READ)
-    return found[:most], rejected
-
-
-def _records_at(
-    read: Callable[[Sequence[int]], SegmentReader], passed_over: UnreadParts, offsets: Sequence[int]
-) -> list[Record]:
-    stream = read(offsets)
-    records = [record for batch in stream for record in _records_of(batch)]
-    if stream.damage and len(offsets) > 1:
-        # The damage may be between the records that are wanted.
-        return [record for offset in offsets for record in _records_at(read, passed_over, [offset])]
-    passed_over.add_damage(stream)
-    return records
-
-
-def _records_of(batch: RecordBatch) -> Iterator[Record]:
+def _records_of(batch: RecordBatch) -> list[Record]:
     """Make objects of the rows of a batch with the columns of a record."""
     columns = [batch.column(name) for name in RECORD_COLUMNS]
     columns[3] = columns[3].cast(DataType.int64())
     rows = zip(*(column.to_pylist() for column in columns), strict=True)
-    for topic, partition, offset, time, kind, key, value, headers in rows:
-        pairs = tuple((header["key"], header["value"]) for header in headers or ())
-        yield Record(topic, partition, offset, time, kind, key, value, pairs)
+    return [
+        Record(topic, partition, offset, time, kind, key, value, tuple((h["key"], h["value"]) for h in headers or ()))
+        for topic, partition, offset, time, kind, key, value, headers in rows
+    ]

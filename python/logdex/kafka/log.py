@@ -11,18 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 from logdex import _core
 from logdex._files import existing_directory, refuse_broker_directory
 from logdex._filesystem import in_filesystem
-from logdex._types import Isolation, check_int64
+from logdex._types import Isolation
 from logdex.hash_index.query import check_max_num, time_bound
-from logdex.kafka import checkpoint
 from logdex.kafka.explain import explain as explain_search
-from logdex.kafka.files import MAX_OFFSET, TopicPartition, partition_of
+from logdex.kafka.files import MAX_OFFSET, Listing, TopicPartition, partition_of
 from logdex.kafka.find import KeySearch, key_bytes
 from logdex.kafka.key_index import KeyIndex
-from logdex.kafka.overview import TIMES, times_and_size
-from logdex.kafka.segments import SegmentMap, Segments
+from logdex.kafka.overview import TIMES, times_and_size, usage
 from logdex.kafka.tiered import join_partition
-from logdex.kafka.transactions import aborted_between, aborted_by_segment, last_stable_offset
-from logdex.kafka.usage import usage
 from logdex.kafka.verify import verify_log
 from logdex.report import Damage, merge
 from logdex.source import Info, Kind, Source, Table, check_by, detect, grouped
@@ -31,16 +27,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from os import PathLike
     from pathlib import Path
+    from typing import TypeAlias
 
-    from logdex._core import LogSegment, SegmentReader, Slice
+    from logdex._core import LogSegment, PartitionLog, SegmentReader, Slice
     from logdex._types import Access, Check, OnError, Time
     from logdex.kafka.explain import KeyExplanation
     from logdex.kafka.find import FindResult
-    from logdex.kafka.segments import Part
     from logdex.kafka.tiered import Keys
-    from logdex.kafka.transactions import AbortedTransaction
     from logdex.report import Finding, Report
     from logdex.source import By, Usage
+
+    Part: TypeAlias = tuple[LogSegment, int | None, int | None, Sequence[tuple[int, int, int]] | None]
+    """A segment, its first offset, the offset after its last one, and the transactions to leave out."""
 
 INDEX_INTERVAL_BYTES = 4_096
 """Log bytes between two index entries, index.interval.bytes."""
@@ -57,6 +55,14 @@ class TimedOffset(NamedTuple):
     offset: int
 
 
+class AbortedTransaction(NamedTuple):
+    """An aborted transaction: from its first record in this partition to its abort marker."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+
+
 class Log(Source):
     """A partition's log, read only: nothing in the directory is created or changed.
 
@@ -71,12 +77,13 @@ class Log(Source):
 
     kind = Kind.PARTITION.value
 
-    def __init__(self, directory: Path, options: dict[str, Any]) -> None:
+    def __init__(self, directory: Path, options: dict[str, Any], opened: PartitionLog | None = None) -> None:
         self._directory = directory
         self._partition = TopicPartition(options["topic"], options["partition"])
         self._options = options
-        self._map = SegmentMap(directory, options)
+        self._opened = _core.PartitionLog.open(directory, **options) if opened is None else opened
         self._closed = False
+        self._parent: Log | None = None
 
     @classmethod
     def open(
@@ -129,7 +136,7 @@ class Log(Source):
             "max_batch_bytes": max_batch_bytes,
         }
         log = cls(path, options)
-        log._current()
+        _ = log.segments
         return log
 
     @staticmethod
@@ -139,9 +146,20 @@ class Log(Source):
 
     def pinned(self) -> Log:
         """Return the log with the segments that it has now: no call lists the directory again. It closes with this log."""
-        log = Log(self._directory, self._options)
-        log._map = SegmentMap(self._directory, self._options, self._current())
+        log = Log(self._directory, self._options, self.opened.pinned())
+        log._parent = self
         return log
+
+    @property
+    def opened(self) -> PartitionLog:
+        """The open files.
+
+        Raises:
+            ValueError: The log is closed.
+        """
+        if self.closed:
+            raise ValueError(f"{self._directory}: the log is closed")
+        return self._opened
 
     @property
     def path(self) -> Path:
@@ -161,27 +179,27 @@ class Log(Source):
     @property
     def segments(self) -> tuple[LogSegment, ...]:
         """The segments, by ascending base offset."""
-        return self._current().segments
+        return tuple(self.opened.segments)
 
     @property
     def size(self) -> int:
         """Length of all `.log` files in bytes."""
-        return sum(segment.size for segment in self._current().segments)
+        return sum(segment.size for segment in self.segments)
 
     @property
     def log_start_offset(self) -> int:
         """The first offset: the base of the first segment, or a later one if records were deleted (DeleteRecords)."""
-        return self._log_start(self._current())
+        return self.opened.log_start_offset
 
     @property
     def log_end_offset(self) -> int:
         """The offset after the last whole batch."""
-        return self._current().log_end()
+        return self.opened.log_end_offset
 
     @property
     def last_stable_offset(self) -> int:
         """The offset below which every transaction has ended: how far a read-committed consumer gets."""
-        return last_stable_offset(self._current())
+        return self.opened.last_stable_offset
 
     def read(self, offset: int, max_bytes: int, *, min_one_message: bool = True) -> Slice | None:
         """Find the bytes that a fetch returns: of one segment, from the batch of the offset on.
@@ -192,20 +210,12 @@ class Log(Source):
         Raises:
             ValueError: The offset is before the start or after the end of the log.
         """
-        segments = self._current()
-        start, end = self._log_start(segments), segments.log_end()
-        if not start <= offset <= end:
-            raise ValueError(f"{self._directory}: offset {offset} is out of range, expected {start} to {end}")
-        if offset == end:
+        found = self.opened.read(offset, max_bytes, min_one_message)
+        if found is None:
             return None
-        expected = segments.index_of(offset)
-        for segment in segments.segments[expected:]:
-            found = segment.read(offset, max_bytes, min_one_message=min_one_message)
-            if found is not None:
-                if segment is not segments.segments[expected]:
-                    self._warn_of_missing(segments, offset, segment.base_offset)
-                return found
-        return None
+        fetched, passed_over = found
+        Damage.of(passed_over).warn()
+        return fetched
 
     def offset_for_timestamp(self, t: Time, *, special: bool | None = None) -> TimedOffset | None:
         """Find the first record, by offset, with a timestamp at or after `t`; None without any.
@@ -219,15 +229,9 @@ class Log(Source):
                 largest timestamp; it reads the headers of all batches.
             special: Whether these values are special, or times before 1970; None: special for an int, not for a datetime.
         """
-        segments = self._current()
-        broker = self._options["compat"] is not None
         is_special = not isinstance(t, datetime | str) if special is None else special
-        time_ms = _core.time_ms(t, name="t")
-        found = segments.offset_for_timestamp(self._log_start(segments), time_ms, special=is_special, broker=broker)
-        if found is not None and not broker:
-            number = segments.index_of(found[1])
-            before = segments.segments[max(0, number - 1) : number]
-            self._warn_of_missing(segments, before[0].base_offset if before else 0, found[1])
+        found, passed_over = self.opened.offset_for_timestamp(_core.time_ms(t, name="t"), is_special)
+        Damage.of(passed_over).warn()
         return None if found is None else TimedOffset(*found)
 
     def aborted_transactions(
@@ -237,11 +241,8 @@ class Log(Source):
 
         Source: TransactionIndex#collectAbortedTxns.
         """
-        check_int64(begin_offset=begin_offset, end_offset=end_offset)
-        segments = self._current()
-        begin = self._log_start(segments) if begin_offset is None else begin_offset
-        end = MAX_OFFSET if end_offset is None else end_offset
-        return aborted_between(segments, begin, end, broker=self._options["compat"] is not None)
+        aborted = self.opened.aborted_transactions(begin_offset, end_offset)
+        return [AbortedTransaction(*each) for each in aborted]
 
     def records(
         self,
@@ -285,7 +286,7 @@ class Log(Source):
                 a missing segment.
         """
         return _core.read_records(
-            list(self.parts(begin_offset, end_offset, begin, isolation=isolation)),
+            self.parts(begin_offset, end_offset, begin, isolation=isolation),
             begin=begin,
             end=end,
             columns=columns,
@@ -315,7 +316,8 @@ class Log(Source):
         """
         check_max_num(max_num)
         with self._key_search(topic, key, index, begin=begin, end=end, header=header) as search:
-            return search.run(max_num)
+            result, _ = search.run(max_num)
+            return result
 
     def explain(
         self,
@@ -339,7 +341,6 @@ class Log(Source):
         index: str | PathLike[str] | None,
         **options: Any,  # noqa: ANN401 -- those of `KeySearch.plan`
     ) -> Iterator[KeySearch]:
-        self._check_open()
         key_bytes(key)
         if topic != self.topic:
             what = f"no partition of this topic; it is of {self.topic!r}"
@@ -348,21 +349,6 @@ class Log(Source):
             keys = None if index is None else stack.enter_context(KeyIndex(_core.locate(index)))
             yield KeySearch.plan([self], key, sealed=None, index=keys, **options)
 
-    def records_at(
-        self, offsets: Sequence[int], *, columns: Iterable[str], keys: Iterable[str | bytes], header: str | None = None
-    ) -> SegmentReader:
-        """Read the records at some offsets that have one of some keys. The stream has the damage and issues no warning."""
-        segments = self._current()
-        least, most = (min(offsets), max(offsets)) if offsets else (0, -1)
-        check_int64(offsets=least)
-        check_int64(offsets=most)
-        first, end = max(least, self._log_start(segments)), most + 1
-        # The caller reports missing segments, once for all offsets.
-        parts = [part for part in segments.parts(first, end) if isinstance(part, tuple)]
-        return _core.read_records(
-            parts, columns=columns, keys=keys, header=header, offsets=offsets, on_error="skip", warn=False
-        )
-
     def parts(
         self,
         begin_offset: int | None = None,
@@ -370,43 +356,32 @@ class Log(Source):
         begin: Time | None = None,
         *,
         isolation: Isolation = "read_uncommitted",
-    ) -> Iterator[Part | Finding]:
+        most: int | None = None,
+    ) -> list[Part | Finding]:
         """Plan a read: the segments that it needs, the offsets to read of each, and the transactions to leave out.
 
-        A segment that is missing is a `Finding` at its place.
+        A segment that is missing is a `Finding` at its place. `most`: the most parts to plan.
         """
         if isolation not in get_args(Isolation):
             raise ValueError(f"isolation={isolation!r}: expected one of {', '.join(get_args(Isolation))}")
-        check_int64(begin_offset=begin_offset, end_offset=end_offset)
         begin = None if begin is None else time_bound(begin, "begin")
-        segments = self._current()
-        first = max(self._log_start(segments), begin_offset or 0)
-        last = MAX_OFFSET if end_offset is None else end_offset
-        aborted = None
-        if isolation == "read_committed":
-            last = min(last, last_stable_offset(segments))
-            if first < last:
-                aborted = aborted_by_segment(segments, first, last, broker=self._options["compat"] is not None)
-        return segments.parts(first, last, begin, aborted)
+        return self.opened.parts(begin_offset, end_offset, begin, committed=isolation == "read_committed", most=most)
 
     def missing_segments(self, begin_offset: int = 0, end_offset: int = MAX_OFFSET) -> list[Finding]:
         """Return the segments that are missing in a range of offsets, between two others or with a file that is not read.
 
         Gaps that compaction left do not count.
         """
-        check_int64(begin_offset=begin_offset, end_offset=end_offset)
-        segments = self._current()
-        begin = max(begin_offset, self._log_start(segments))
-        return [finding for *_, finding in segments.missing(begin, end_offset)[0]]
-
-    def missing_ranges(self) -> list[tuple[int, int, Finding]]:
-        """Return the offsets of missing segments, with their findings; an unknown end is 2^63 - 1."""
-        segments = self._current()
-        return [(*offsets, finding) for _, offsets, finding in segments.missing(self._log_start(segments))[0]]
+        found, _ = self.opened.missing(begin_offset, end_offset)
+        return [finding for *_, finding in found]
 
     def readable_end(self) -> int:
         """Return `log_end_offset`, or an offset before it if damage at the end of the log hides the rest."""
-        return self._current().readable_end()
+        return self.opened.readable_end()
+
+    def listing(self) -> Listing:
+        """Return the files of the directory."""
+        return Listing(*self.opened.listing())
 
     def rebuild_indexes(
         self,
@@ -434,7 +409,7 @@ class Log(Source):
         refuse_rebuild_into(directory, self._directory)
         producers = _core.ProducerState()
         reports = []
-        for segment in self._current().segments:
+        for segment in self.segments:
             report = segment.rebuild_indexes(
                 directory,
                 index_interval_bytes=index_interval_bytes,
@@ -472,36 +447,17 @@ class Log(Source):
 
         `progress` is called after each segment.
         """
-        return verify_log(self._current(), self._directory, deep=deep, progress=progress)
+        return verify_log(self.pinned(), deep=deep, progress=progress)
 
     @property
     def closed(self) -> bool:
         """True if it was closed."""
-        return self._closed
-
-    def _current(self) -> Segments:
-        self._check_open()
-        return self._map.refresh()
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ValueError(f"{self._directory}: the log is closed")
-
-    def _log_start(self, segments: Segments) -> int:
-        place = self._directory.absolute().parent
-        return max(segments.first_offset(), checkpoint.recorded(place, checkpoint.LOG_START, self._partition) or 0)
-
-    def _warn_of_missing(self, segments: Segments, begin: int, end: int) -> None:
-        """Warn if records that an answer passed over are in a missing segment."""
-        damage = Damage()
-        for *_, finding in segments.missing(max(begin, self._log_start(segments)), end)[0]:
-            damage.add(finding)
-        damage.warn(stacklevel=3)
+        return self._closed or (self._parent is not None and self._parent.closed)
 
     def close(self) -> None:
         """Close the files. A second call does nothing."""
         self._closed = True
-        self._map.close()
+        self._opened.close()
 
     def __repr__(self) -> str:
         return f"Log({str(self._directory)!r})"

@@ -17,15 +17,14 @@ from logdex.errors import CorruptFileError
 from logdex.hash_index.query import check_max_num
 from logdex.hash_index.sealed import check_sealed
 from logdex.kafka.explain import explain as explain_search
-from logdex.kafka.files import MAX_OFFSET, TopicPartition, parse_partition_directory
+from logdex.kafka.files import MAX_OFFSET, TopicPartition
 from logdex.kafka.find import KeySearch, key_bytes
 from logdex.kafka.groups import OFFSETS_TOPIC, group_offsets
 from logdex.kafka.key_index import KeyIndex, check_max_entries, check_targets, index_partition, partitions_of
 from logdex.kafka.log import BATCH_ROWS, MAX_BATCH_BYTES, Log, warn_of_missing_segments
-from logdex.kafka.overview import TIMES, broker_state, times_and_size
+from logdex.kafka.overview import TIMES, broker_state, times_and_size, usage
 from logdex.kafka.sealed import SealedKeys, seal
 from logdex.kafka.tiered import join_log_dir
-from logdex.kafka.usage import usage
 from logdex.kafka.verify import verify_checkpoints
 from logdex.report import Report, merge, warn_of_topics
 from logdex.source import Info, Kind, Source, Table, check_by, detect, grouped
@@ -154,12 +153,7 @@ class LogDir(Source):
         """Return the partitions of one topic or several, sorted; None: all."""
         self._check_open()
         wanted = None if topic is None else {topic} if isinstance(topic, str) else set(topic)
-        named = ((parse_partition_directory(entry.name), entry) for entry in self._directory.iterdir())
-        return sorted(
-            partition
-            for partition, entry in named
-            if partition is not None and (wanted is None or partition.topic in wanted) and _core.is_partition(entry)
-        )
+        return [TopicPartition(*each) for each in _core.list_partitions(self._directory, wanted)]
 
     def log(self, topic: str, partition: int) -> Log:
         """Return the log of a partition. It stays open with this directory, and is opened again if it was closed.
@@ -247,7 +241,8 @@ class LogDir(Source):
                 result is not `complete`, and `unscanned` has the offsets.
         """
         check_max_num(max_num)
-        return self._key_search(topic, key, index, begin=begin, end=end, header=header).run(max_num)
+        result, _ = self._key_search(topic, key, index, begin=begin, end=end, header=header).run(max_num)
+        return result
 
     def explain(
         self,

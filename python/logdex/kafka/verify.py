@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from logdex import _core
 from logdex.errors import CorruptFileError
 from logdex.kafka import checkpoint
-from logdex.kafka.files import OFFSET_INDEX, TIME_INDEX
-from logdex.kafka.transactions import after_crash
+from logdex.kafka.files import MAX_OFFSET, OFFSET_INDEX, TIME_INDEX
 from logdex.report import Finding, Report, merge
 
 if TYPE_CHECKING:
@@ -19,41 +18,41 @@ if TYPE_CHECKING:
 
     from logdex._core import LogSegment
     from logdex.kafka.files import TopicPartition
-    from logdex.kafka.segments import Segments
+    from logdex.kafka.log import Log
 
 
-def verify_log(
-    segments: Segments, directory: Path, *, deep: bool, progress: Callable[[LogSegment], None] | None
-) -> Report:
-    """Check a partition; never raises for what it finds. See `Log.verify`."""
+def verify_log(log: Log, *, deep: bool, progress: Callable[[LogSegment], None] | None) -> Report:
+    """Check a partition, of which the segments are pinned; never raises for what it finds. See `Log.verify`."""
     findings: list[Finding] = []
     epochs: Sequence[tuple[int, int]] = []
     with content_findings(findings):
-        epochs = checkpoint.read_leader_epochs(directory)
+        epochs = checkpoint.read_leader_epochs(log.path)
     reports = []
     end = None
-    for number, segment in enumerate(segments.segments):
+    segments, listing = log.segments, log.listing()
+    for number, segment in enumerate(segments):
+        files = listing.segments[segment.base_offset]
         reports.append(segment.verify(deep=deep))
         found, end = segment.verify_in_log(
             epochs,
             previous_end=end,
-            closed=not segments.is_last(number),
-            offset_index=segments.file(number, OFFSET_INDEX),
-            time_index=segments.file(number, TIME_INDEX),
+            closed=number + 1 < len(segments),
+            offset_index=files.get(OFFSET_INDEX),
+            time_index=files.get(TIME_INDEX),
         )
         findings += found
         if progress is not None:
             progress(segment)
-    missing, compacted = segments.missing()
+    missing, compacted = log.opened.missing(0, MAX_OFFSET)
     findings += [finding for *_, finding in missing]
-    findings += _core.unlisted_transactions(segments.segments, after_crash=after_crash(segments))
-    for path in segments.listing.snapshots.values():
+    findings += _core.unlisted_transactions(segments, after_crash=log.opened.after_crash)
+    for path in listing.snapshots.values():
         # A broker may delete it after it was listed.
         with contextlib.suppress(FileNotFoundError):
             findings += _core.dump_file(path).findings
-    findings += [Finding(str(p), 0, "orphan-index", "a .log file next to it", "none") for p in segments.listing.orphans]
-    findings += [Finding(str(p), 0, "file-name", "a file of a segment", p.name) for p in segments.listing.strays]
-    checked = {"snapshots": len(segments.listing.snapshots), "segments": len(segments.segments)}
+    findings += [Finding(str(p), 0, "orphan-index", "a .log file next to it", "none") for p in listing.orphans]
+    findings += [Finding(str(p), 0, "file-name", "a file of a segment", p.name) for p in listing.strays]
+    checked = {"snapshots": len(listing.snapshots), "segments": len(segments)}
     if compacted:
         checked["gaps between segments, left by compaction"] = compacted
     report = merge([*reports, Report(findings, checked)])

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
-from logdex._core import RemotePath, cut_segments, plan_files, planned_file_faults, read_records
+from logdex._core import RemotePath, plan_files, planned_file_faults, read_records
 from logdex._types import Isolation, OnError
 from logdex.errors import CorruptFileError
 from logdex.kafka import Log, LogDir, TopicPartition
@@ -519,7 +519,7 @@ class ReadOptions:
         since, _ = self.times
         if since is not None and begin < end:
             # The time indexes give the first record of that time.
-            first = next(iter(log.parts(begin, end, since)), None)
+            first = next(iter(log.parts(begin, end, since, most=1)), None)
             # A missing segment is reported by the task that reads there.
             begin = end if first is None else first[1] or begin if isinstance(first, tuple) else begin
         return log, begin, end
@@ -539,7 +539,7 @@ class ReadOptions:
                 log = opened.pinned()
                 if not each.check(log, damage):
                     continue
-                parts = list(log.parts(each.begin, each.end, begin, isolation=self.isolation))
+                parts = log.parts(each.begin, each.end, begin, isolation=self.isolation)
                 stream = read_records(
                     parts,
                     begin=begin,
@@ -558,7 +558,7 @@ class ReadOptions:
 def cut_tasks(bounds: Iterable[tuple[Log, int, int]], size: TaskSize) -> list[Task]:
     """Cut the wanted offsets of several logs, each with its first offset and the offset after its last one, into tasks."""
     asked = [(log, begin, end) for log, begin, end in bounds if begin < end]
-    whole = (each for log, begin, end in asked for each in cut_segments(log.segments, begin, end, MAX_OFFSET))
+    whole = (each for log, begin, end in asked for each in log.opened.cut(begin, end, MAX_OFFSET))
     total = sum(piece_bytes for _, _, piece_bytes, _ in whole) if size.min_tasks else 0
     most = size.task_bytes(total)
     return [Task(ranges) for ranges in pack((each for part in asked for each in _cut(*part, most)), most)]
@@ -568,7 +568,7 @@ def _cut(log: Log, begin: int, end: int, piece_bytes: int) -> Iterator[OffsetRan
     """Cut the offsets [begin, end) of a log at its segments, and large segments at entries of their indexes."""
     paths = {segment.base_offset: segment.path for segment in log.segments if isinstance(log.path, RemotePath)}
     planned = dict(zip(paths, plan_files([*paths.values()]), strict=True))
-    for low, high, size, base in cut_segments(log.segments, begin, end, piece_bytes):
+    for low, high, size, base in log.opened.cut(begin, end, piece_bytes):
         yield OffsetRange(log.topic, log.partition, low, high, size, log.path, base, planned.get(base))
 
 

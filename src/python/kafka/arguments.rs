@@ -36,6 +36,17 @@ pub(super) fn compat(word: Option<&str>) -> PyResult<Option<Compat>> {
     .transpose()
 }
 
+/// The largest batch, which must fit in an Arrow column.
+const MOST_BATCH_BYTES: i64 = 2_000_000_000;
+
+/// The most bytes of a batch.
+pub(super) fn batch_limit(max_batch_bytes: i64) -> PyResult<usize> {
+    let limit = usize::try_from(max_batch_bytes).ok().filter(|_| max_batch_bytes <= MOST_BATCH_BYTES);
+    limit.ok_or_else(|| {
+        PyValueError::new_err(format!("max_batch_bytes={max_batch_bytes}: expected 0 to {MOST_BATCH_BYTES}"))
+    })
+}
+
 /// "raise", "skip" or "stop".
 pub(super) fn on_error(word: &str) -> PyResult<OnError> {
     match word {

@@ -1,41 +1,22 @@
-//! The files of a partition: their listing and content; aborted transactions, checkpoints.
+//! The files of a log directory: their content, checkpoints.
 
-use std::collections::BTreeMap;
+use std::collections::HashSet;
 
 use pyo3::prelude::*;
 
-use super::super::{integer, report};
+use super::super::report;
 use crate::io::Location;
-use crate::kafka::{self, DumpOptions, Listing, SegmentFiles, checkpoint, transaction_index};
+use crate::kafka::{self, DumpOptions, checkpoint};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(dump_file, m)?)?;
-    m.add_function(wrap_pyfunction!(aborted_transactions, m)?)?;
     m.add_function(wrap_pyfunction!(read_checkpoint, m)?)?;
     m.add_function(wrap_pyfunction!(recorded_offset, m)?)?;
     m.add_function(wrap_pyfunction!(checkpoint_text, m)?)?;
-    m.add_function(wrap_pyfunction!(list_partition, m)?)?;
     m.add_function(wrap_pyfunction!(has_segments, m)?)?;
     m.add_function(wrap_pyfunction!(is_partition, m)?)?;
+    m.add_function(wrap_pyfunction!(list_partitions, m)?)?;
     m.add_function(wrap_pyfunction!(is_log_dir, m)?)
-}
-
-/// The attributes of `logdex.kafka.files.Listing`.
-type Listed = (
-    BTreeMap<i64, SegmentFiles>,
-    BTreeMap<i64, Location>,
-    Vec<Location>,
-    Vec<Location>,
-    Vec<Location>,
-    BTreeMap<i64, String>,
-);
-
-/// List the files of a partition, as the attributes of `logdex.kafka.files.Listing`.
-#[pyfunction]
-fn list_partition(py: Python<'_>, directory: Location) -> PyResult<Listed> {
-    let Listing { segments, snapshots, orphans, leftovers, strays, unread } = py.detach(|| Listing::of(&directory))?;
-    let unread = unread.into_iter().map(|file| (file.base_offset, file.found)).collect();
-    Ok((segments, snapshots, orphans, leftovers, strays, unread))
 }
 
 /// Return whether a path is a directory with a `.log` file.
@@ -48,6 +29,13 @@ fn has_segments(py: Python<'_>, directory: Location) -> PyResult<bool> {
 #[pyfunction]
 fn is_partition(py: Python<'_>, directory: Location) -> PyResult<bool> {
     Ok(py.detach(|| kafka::is_partition(&directory))?)
+}
+
+/// Return the partitions of some topics in a log directory as (topic, partition), sorted; without those that a broker renamed.
+#[pyfunction]
+#[pyo3(signature = (log_dir, topics=None))]
+fn list_partitions(py: Python<'_>, log_dir: Location, topics: Option<HashSet<String>>) -> PyResult<Vec<(String, i32)>> {
+    Ok(py.detach(|| kafka::log::partitions(&log_dir, topics.as_ref()))?)
 }
 
 /// Return whether a directory is a log directory: it holds a partition, or a checkpoint that only a log directory has.
@@ -115,26 +103,4 @@ fn dump_file(
         })
     })?;
     report::report(py, &dumped)
-}
-
-/// Read the transactions that a `.txnindex` file lists.
-///
-/// Args:
-///     path: The file; a missing one lists nothing.
-///     base_offset: The base offset of its segment.
-///
-/// Returns:
-///     (producer id, first offset, offset of the marker) each; None if the file cannot be trusted: it ends with a torn entry, or
-///     an entry ends before its segment begins.
-///
-/// Raises:
-///     OSError: The file cannot be read.
-#[pyfunction]
-fn aborted_transactions(
-    py: Python<'_>,
-    path: Location,
-    #[pyo3(from_py_with = integer::base_offset)] base_offset: i64,
-) -> PyResult<Option<Vec<(i64, i64, i64)>>> {
-    let listed = py.detach(|| transaction_index::read_trusted(&path, base_offset))?;
-    Ok(listed.map(|entries| entries.iter().map(|e| (e.producer_id, e.first_offset, e.last_offset)).collect()))
 }

@@ -4,6 +4,7 @@ mod arguments;
 mod files;
 mod group_offsets;
 mod key_entries;
+mod log;
 mod log_writer;
 mod offset_index;
 mod producer_state;
@@ -25,6 +26,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     reader::register(m)?;
     segment::register(m)?;
     key_entries::register(m)?;
+    log::register(m)?;
     log_writer::register(m)?;
     records::register(m)?;
     group_offsets::register(m)?;

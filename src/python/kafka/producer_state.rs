@@ -8,7 +8,6 @@ use crate::io::Location;
 use crate::kafka::ProducerState;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_function(wrap_pyfunction!(any_transactional, m)?)?;
     m.add_class::<PyProducerState>()
 }
 
@@ -52,10 +51,4 @@ impl PyProducerState {
         let offset = self.first_open_offset(py).map_or_else(|| "None".to_owned(), |offset| offset.to_string());
         format!("ProducerState(first_open_offset={offset})")
     }
-}
-
-/// Return whether one of some snapshots has a producer with transactions; true also if one cannot be read.
-#[pyfunction]
-fn any_transactional(py: Python<'_>, snapshots: Vec<Location>) -> bool {
-    py.detach(|| snapshots.iter().any(ProducerState::is_transactional))
 }

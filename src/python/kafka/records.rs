@@ -1,4 +1,4 @@
-//! `read_records`: ranges of segments as one stream; `missing_segments`, `unlisted_transactions`.
+//! `read_records`: ranges of segments as one stream; `unlisted_transactions`.
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -7,12 +7,10 @@ use super::super::{convert, integer, report};
 use super::arguments;
 use super::reader::PySegmentReader;
 use super::segment::PyLogSegment;
-use crate::io::Location;
-use crate::kafka::{self, Missing, RecordScan, SegmentRange, SegmentReader, Unread};
+use crate::kafka::{self, RecordScan, SegmentRange, SegmentReader};
 use crate::report::Finding;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_function(wrap_pyfunction!(missing_segments, m)?)?;
     m.add_function(wrap_pyfunction!(unlisted_transactions, m)?)?;
     m.add_function(wrap_pyfunction!(read_records, m)?)
 }
@@ -91,43 +89,6 @@ fn read_records(
     let (ranges, missing) = planned(py, parts)?;
     let reader = SegmentReader::records_of_log(ranges, missing, scan)?;
     Ok(if warn { PySegmentReader::new(reader) } else { PySegmentReader::silent(reader) })
-}
-
-/// Each missing segment with the number of the next segment, its offsets and its finding; and a count.
-type PyMissing<'py> = (Vec<(usize, (i64, i64), Bound<'py, PyAny>)>, u64);
-
-/// Find the segments that are missing from a log.
-///
-/// Args:
-///     directory: The partition's directory.
-///     segments: The segments, in ascending order.
-///     unread: Base offset of each segment that is not read, as a compressed one, and what is found instead.
-///     begin: First offset that is read.
-///     end: The offset after the last one.
-///     compacted: Whether the partition is known to be compacted; otherwise gaps inside its segments show it.
-///
-/// Returns:
-///     (number of the next segment, (first offset, the offset after the last one), finding) each; and the number of gaps that
-///     compaction left. An unknown end is 2^63 - 1.
-#[pyfunction]
-#[pyo3(signature = (directory, segments, unread, begin, end, *, compacted))]
-fn missing_segments(
-    py: Python<'_>,
-    directory: Location,
-    segments: Vec<Py<PyLogSegment>>,
-    unread: Vec<(i64, String)>,
-    begin: i64,
-    end: i64,
-    compacted: bool,
-) -> PyResult<PyMissing<'_>> {
-    let segments = segments.iter().map(|segment| segment.get().inner()).collect::<PyResult<Vec<_>>>()?;
-    let unread: Vec<_> = unread.into_iter().map(|(base_offset, found)| Unread { base_offset, found }).collect();
-    let missing = py.detach(|| Missing::between(&directory, &segments, &unread, (begin, end), compacted))?;
-    let found: Vec<_> = missing.segments.iter().map(|each| each.finding.clone()).collect();
-    let places = missing.segments.iter().map(|each| (each.next, (each.begin_offset, each.end_offset)));
-    let findings = report::findings(py, &found)?;
-    let segments = places.zip(findings).map(|((next, offsets), finding)| (next, offsets, finding)).collect();
-    Ok((segments, missing.compacted))
 }
 
 /// Name the first aborted transaction that each index misses, for the segments of a log.

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
@@ -25,37 +24,7 @@ use crate::report::Report;
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyLogSegment>()?;
     m.add_class::<PySlice>()?;
-    m.add_function(wrap_pyfunction!(cut_segments, m)?)?;
     m.add_function(wrap_pyfunction!(_open_log_segment, m)?)
-}
-
-/// The largest batch, which must fit in an Arrow column.
-const MOST_BATCH_BYTES: i64 = 2_000_000_000;
-
-/// Cut offsets of a log into pieces: at its segments, and in large segments at entries of their indexes.
-///
-/// Args:
-///     segments: The segments of the log, by ascending base offset.
-///     begin: The first offset.
-///     end: The offset after the last one.
-///     piece_bytes: About how many bytes a piece may have.
-///
-/// Returns:
-///     A tuple for each piece: its first offset, the offset after its last one, its bytes, and the base offset of its segment.
-///
-/// Raises:
-///     OSError: An I/O error.
-#[pyfunction]
-fn cut_segments(
-    py: Python<'_>,
-    segments: Vec<PyRef<'_, PyLogSegment>>,
-    #[pyo3(from_py_with = integer::begin)] begin: i64,
-    #[pyo3(from_py_with = integer::end)] end: i64,
-    #[pyo3(from_py_with = integer::piece_bytes)] piece_bytes: u64,
-) -> PyResult<Vec<(i64, i64, u64, i64)>> {
-    let segments = segments.iter().map(|segment| segment.inner()).collect::<PyResult<Vec<_>>>()?;
-    let pieces = py.detach(|| crate::kafka::cut_segments(&segments, begin, end, piece_bytes))?;
-    Ok(pieces.into_iter().map(|piece| (piece.begin, piece.end, piece.size, piece.base_offset)).collect())
 }
 
 /// One segment: a `.log` file and the indexes next to it, read only.
@@ -136,6 +105,25 @@ impl PyLogSegment {
         Ok(py.detach(|| segment.offset_for_timestamp(timestamp, from, control))?)
     }
 
+    /// A segment that a log has open.
+    pub(super) fn of(segment: Arc<Segment>, topic: &str, partition: i32, access: &str, compat: Option<&str>) -> Self {
+        let (options, path) = (segment.options(), segment.path().clone());
+        Self {
+            segment: Closable::of(segment, path),
+            topic: Some(topic.to_owned()),
+            partition: Some(partition),
+            check: options.check,
+            access: access.to_owned(),
+            compat: compat.map(str::to_owned),
+            max_batch_bytes: i64::try_from(options.max_batch_bytes).unwrap_or(i64::MAX),
+        }
+    }
+
+    /// Return whether it is open, and this segment.
+    pub(super) fn is_of(&self, segment: &Arc<Segment>) -> bool {
+        self.inner().is_ok_and(|inner| Arc::ptr_eq(&inner, segment))
+    }
+
     /// Return the whole segment as a range.
     pub(super) fn range(&self) -> PyResult<SegmentRange> {
         Ok(SegmentRange { topic: self.topic.clone(), partition: self.partition, ..SegmentRange::whole(self.inner()?) })
@@ -196,15 +184,12 @@ impl PyLogSegment {
         storage_options: Option<BTreeMap<String, String>>,
     ) -> PyResult<Self> {
         let log_file = location::located(log_file, storage_options);
-        let limit = usize::try_from(max_batch_bytes).ok().filter(|_| max_batch_bytes <= MOST_BATCH_BYTES);
         let default = if compat.is_some() { Check::Trust } else { Check::Verify };
         let options = SegmentOptions {
             check: check.map_or(Ok(default), arguments::check)?,
             access: convert::access(access)?,
             compat: arguments::compat(compat)?,
-            max_batch_bytes: limit.ok_or_else(|| {
-                PyValueError::new_err(format!("max_batch_bytes={max_batch_bytes}: expected 0 to {MOST_BATCH_BYTES}"))
-            })?,
+            max_batch_bytes: arguments::batch_limit(max_batch_bytes)?,
         };
         let segment = py.detach(|| Segment::open(&log_file, options))?;
         let owner = segment.topic_partition();
@@ -638,7 +623,7 @@ impl PyLogSegment {
     }
 
     /// Close the log and the indexes. Running calls and readers go on.
-    fn close(&self) {
+    pub(super) fn close(&self) {
         self.segment.close();
     }
 
@@ -673,7 +658,7 @@ impl PyLogSegment {
 
 /// The bytes of a fetch: they begin with a batch, and may end inside one.
 #[pyclass(name = "Slice", module = "logdex.kafka", frozen)]
-struct PySlice {
+pub(super) struct PySlice {
     /// The segment.
     #[pyo3(get)]
     segment: Py<PyLogSegment>,
@@ -689,7 +674,7 @@ struct PySlice {
 }
 
 impl PySlice {
-    fn new(segment: Py<PyLogSegment>, fetched: Fetched) -> Self {
+    pub(super) fn new(segment: Py<PyLogSegment>, fetched: Fetched) -> Self {
         let Fetched { position, size, first_entry_incomplete } = fetched;
         Self { segment, position, size, first_entry_incomplete }
     }

@@ -12,9 +12,10 @@ from kafka_batches import Row, batch, write_segment
 from kafka_search import find
 from logdex.cli import main
 from logdex.kafka import Log, LogDir, LogSegment, build_key_index
+from logdex.kafka.find import KeySearch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 SEGMENT = 10
@@ -137,17 +138,22 @@ def test_find_has_every_record_or_raises(
 
 def _after_the_plan(partition: Path, change: Callable[[Path], int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a log change between its listing and its first record, in every call."""
-    from logdex.kafka.segments import Segments  # noqa: PLC0415 -- where each read is planned
-
-    plan = Segments.parts
+    plan, search = Log.parts, KeySearch.plan
 
     def parts(*arguments: Any, **options: Any) -> Any:
-        planned = list(plan(*arguments, **options))
+        planned = plan(*arguments, **options)
         if (partition / LAST).exists():
             change(partition)
-        return iter(planned)
+        return planned
 
-    monkeypatch.setattr(Segments, "parts", parts)
+    def planned_search(logs: Sequence[Log], *arguments: Any, **options: Any) -> KeySearch:
+        planned = search([log.pinned() for log in logs], *arguments, **options)
+        if (partition / LAST).exists():
+            change(partition)
+        return planned
+
+    monkeypatch.setattr(Log, "parts", parts)
+    monkeypatch.setattr(KeySearch, "plan", planned_search)
 
 
 @over_changes

@@ -123,7 +123,6 @@ PROGRAM = """
         "Log.offset_for_timestamp": (1_700_000_000_000,),
         "Log.read": (0, 1 << 16),
         "Log.rebuild_indexes": (out + "/log-indexes",),
-        "Log.records_at": ([0],) + ({"columns": None, "keys": None},),
         "LogSegment.aborted_transactions": (ProducerState(),),
         "LogSegment.find_timestamp": (1_700_000_000_000,),
         "LogSegment.largest_data_timestamp": (-1,),

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from logdex._core import BatchStream
     from logdex.cli.sources.opened import Facts
-    from logdex.kafka.segments import Part as RecordPart
+    from logdex.kafka.log import Part as RecordPart
     from logdex.report import Finding
 
 _PROPERTIES = {"meta.properties": "properties of a broker", "partition.metadata": "properties of a partition"}

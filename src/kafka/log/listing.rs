@@ -2,15 +2,15 @@
 //!
 //! A broker tidies the directory when it starts. The listing decides the same and changes nothing. Source: `LogLoader#load`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 use super::missing::Unread;
-use super::segment::{Segment, SegmentOptions};
 use crate::error::Result;
 use crate::io::Location;
 use crate::io::storage;
 use crate::kafka::format::names::{base_offset, topic_partition};
+use crate::kafka::read::segment::{Segment, SegmentOptions};
 
 const LOG: &str = ".log";
 const SNAPSHOT: &str = ".snapshot";
@@ -140,6 +140,30 @@ impl Listing {
             }
         }
     }
+}
+
+/// Returns the partitions of some topics in a log directory, sorted; `None`: of all.
+///
+/// A directory with a broker's suffix, such as `-delete`, or only the name of a partition, is none.
+///
+/// # Errors
+/// An I/O error.
+pub fn partitions(log_dir: &Location, topics: Option<&HashSet<String>>) -> Result<Vec<(String, i32)>> {
+    let mut found = Vec::new();
+    for entry in storage::list(log_dir)? {
+        let named = topic_partition(&entry.path).filter(|(topic, partition)| {
+            // Leading zeros and a sign are no number of a partition.
+            topics.is_none_or(|topics| topics.contains(*topic))
+                && entry.path.file_name().is_some_and(|name| *name == *format!("{topic}-{partition}"))
+        });
+        if let Some((topic, partition)) = named
+            && is_partition(&entry.path)?
+        {
+            found.push((topic.to_owned(), partition));
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
 }
 
 /// Returns whether a path is a directory with a `.log` file.

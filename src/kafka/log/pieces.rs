@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::segment::Segment;
 use crate::error::{Error, Result};
+use crate::kafka::read::segment::Segment;
 
 /// Offsets from `begin` on, before `end`, in about `size` bytes of the segment with this base offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use super::batch_order::{BatchOrder, lowest_offset};
-use super::segment::{Segment, if_exists};
-use super::walk::{Reads, Tail, Walk};
 use crate::error::{Error, Result};
 use crate::io::Location;
+use crate::kafka::read::batch_order::{BatchOrder, lowest_offset};
+use crate::kafka::read::segment::{Segment, if_exists};
+use crate::kafka::read::walk::{Reads, Tail, Walk};
 use crate::report::{Finding, Flaw, Kind};
 
 /// A segment that is not read, and what is there in its place: a compressed log, an index whose log is gone.

@@ -1,0 +1,347 @@
+//! Records by key: candidates of the indexes, and a scan of what no index covers, each compared by its own key.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int64Type, TimestampMillisecondType};
+
+use super::open::LogView;
+use crate::error::{Error, Result};
+use crate::io::signals;
+use crate::kafka::read::record_columns::Column;
+use crate::kafka::read::record_filter::KeyFilter;
+use crate::kafka::read::record_reader::RecordScan;
+use crate::kafka::read::segment_range::SegmentRange;
+use crate::kafka::read::segment_reader::{OnError, SegmentReader};
+use crate::report::Finding;
+use crate::time_range::TimeRange;
+
+/// Records that are read together, at first and at most: few may be enough.
+const FIRST_READ: usize = 16;
+const MOST_READ: usize = 16_384;
+const BATCH_ROWS: usize = 8_192;
+
+/// A search for one key, or for one value of a header.
+#[derive(Clone, Debug)]
+pub struct KeyQuery {
+    /// The key, or the value.
+    pub value: Vec<u8>,
+    /// The name of the header.
+    pub header: Option<String>,
+    /// The times of the records.
+    pub times: TimeRange,
+    /// The columns of the answer: offset and timestamp, and others.
+    pub columns: Vec<Column>,
+    /// The most records that are returned; `None`: all.
+    pub max_num: Option<usize>,
+}
+
+/// The part of a search in one partition.
+#[derive(Clone, Debug)]
+pub struct PartitionSearch {
+    /// The partition.
+    pub log: Arc<LogView>,
+    /// Offsets of records that may carry the key.
+    pub candidates: Vec<i64>,
+    /// Ranges of offsets that no index covers.
+    pub holes: Vec<(i64, i64)>,
+}
+
+/// The work of a search in one partition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PartitionFound {
+    /// First offset of the log.
+    pub begin_offset: i64,
+    /// The offset after its last one; damage at the end may hide more.
+    pub end_offset: i64,
+    /// Offsets that were scanned because no index covers them.
+    pub scanned: i64,
+    /// Candidates that have another key, or are no longer in the log.
+    pub rejected: usize,
+    /// Segments that are missing.
+    pub missing: usize,
+    /// Ranges of offsets that were not searched: their segment is missing, or their batches are damaged.
+    pub unread: BTreeSet<(i64, i64)>,
+}
+
+/// The records that carry a key.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The rows that were read.
+    pub batches: Vec<RecordBatch>,
+    /// Number of a batch and of a row in it, for each record, newest first: within a partition by offset, between partitions by
+    /// timestamp.
+    pub rows: Vec<(usize, usize)>,
+    /// More of them exist than were requested.
+    pub is_truncated: bool,
+    /// The work in each partition, in their order.
+    pub partitions: Vec<PartitionFound>,
+    /// Missing segments and damaged batches, each once.
+    pub findings: Vec<Finding>,
+}
+
+/// A record of the answer: its timestamp, and its row.
+type Row = (i64, (usize, usize));
+
+/// Finds the records that carry a key in some partitions.
+///
+/// # Errors
+/// An I/O error; `Corrupt` for a log that cannot be listed; a signal ended the search.
+pub fn find(searches: &[PartitionSearch], query: &KeyQuery) -> Result<Found> {
+    let mut found = Found::default();
+    let most = query.max_num.map_or(usize::MAX, |max| max.saturating_add(1));
+    let mut lists = Vec::new();
+    for search in searches {
+        let mut part = Search { query, log: &search.log, found: &mut found, partition: PartitionFound::default() };
+        lists.push(part.run(search, most)?);
+        let partition = part.partition;
+        found.partitions.push(partition);
+    }
+    found.rows = merged(&lists, most);
+    found.is_truncated = query.max_num.is_some_and(|max| found.rows.len() > max);
+    found.rows.truncate(query.max_num.unwrap_or(usize::MAX));
+    Ok(found)
+}
+
+/// Merges lists, each newest first. Of equal timestamps that of the first list comes first.
+fn merged(lists: &[Vec<Row>], most: usize) -> Vec<(usize, usize)> {
+    let head = |list: usize, at: usize| {
+        lists.get(list).and_then(|rows| rows.get(at)).map(|(timestamp, row)| (*timestamp, Reverse(list), at, *row))
+    };
+    let mut heads: BinaryHeap<_> = (0..lists.len()).filter_map(|list| head(list, 0)).collect();
+    let mut rows = Vec::new();
+    while let Some((_, Reverse(list), at, row)) = heads.pop().filter(|_| rows.len() < most) {
+        rows.push(row);
+        heads.extend(head(list, at + 1));
+    }
+    rows
+}
+
+/// The search in one partition.
+struct Search<'a> {
+    query: &'a KeyQuery,
+    log: &'a LogView,
+    found: &'a mut Found,
+    partition: PartitionFound,
+}
+
+impl Search<'_> {
+    fn run(&mut self, search: &PartitionSearch, most: usize) -> Result<Vec<Row>> {
+        let begin = self.log.start();
+        self.partition.begin_offset = begin;
+        self.partition.end_offset = self.log.readable_end()?;
+        for each in self.log.missing(begin, i64::MAX)?.segments {
+            self.partition.missing += 1;
+            self.partition.unread.insert((each.begin_offset, each.end_offset));
+            self.note(&each.finding);
+        }
+        let mut offsets = self.scan(&search.holes)?;
+        offsets.extend(&search.candidates);
+        offsets.sort_unstable();
+        offsets.dedup();
+        self.newest_first(&offsets, most)
+    }
+
+    fn note(&mut self, finding: &Finding) {
+        if !self.found.findings.contains(finding) {
+            self.found.findings.push(finding.clone());
+        }
+    }
+
+    /// Returns the offsets in some ranges whose records carry the key.
+    fn scan(&mut self, holes: &[(i64, i64)]) -> Result<Vec<i64>> {
+        let (first, end) = (self.partition.begin_offset, self.partition.end_offset);
+        // The search reads up to damage at the end, so that it reports it.
+        let last = match self.log.end() {
+            Ok(last) => last,
+            Err(Error::Corrupt { .. }) => i64::MAX,
+            Err(error) => return Err(error),
+        };
+        let mut ranges = Vec::new();
+        for (low, high) in holes {
+            let (low, high) = (first.max(*low), last.min(*high));
+            if low >= high {
+                continue;
+            }
+            ranges.extend(self.log.ranges(low, high)?);
+            // Before the first entry of an index, compaction may have left nothing: that is read, and does not count.
+            if low < end && (low > first || high >= end) {
+                self.partition.scanned += high.min(end) - low;
+            }
+        }
+        let batches = self.read(ranges, vec![Column::Offset], None)?;
+        self.note_damage(&batches);
+        Ok(batches.rows.iter().flat_map(|rows| offsets_of(rows).to_vec()).collect())
+    }
+
+    /// Reads the records at ascending offsets from the last one on, and returns at most `most` of the wanted times.
+    fn newest_first(&mut self, offsets: &[i64], most: usize) -> Result<Vec<Row>> {
+        let mut newest = Vec::new();
+        let (mut rest, mut size) = (offsets, FIRST_READ);
+        while !rest.is_empty() && newest.len() < most {
+            let (before, asked) = rest.split_at(rest.len().saturating_sub(size));
+            let carrying = self.records_at(asked)?;
+            self.partition.rejected += asked.len() - carrying.iter().map(RecordBatch::num_rows).sum::<usize>();
+            let first = self.found.batches.len();
+            for (number, batch) in carrying.iter().enumerate().rev() {
+                let rows = times_of(batch).iter().copied().enumerate().rev();
+                let wanted = rows.filter(|(_, time)| self.query.times.meets(*time, *time));
+                newest.extend(wanted.map(|(row, time)| (time, (first + number, row))));
+            }
+            self.found.batches.extend(carrying);
+            (rest, size) = (before, MOST_READ.min(2 * size));
+        }
+        newest.truncate(most);
+        Ok(newest)
+    }
+
+    /// Reads the records at some ascending offsets that carry the key.
+    fn records_at(&mut self, offsets: &[i64]) -> Result<Vec<RecordBatch>> {
+        let Some((least, most)) = offsets.first().zip(offsets.last()) else { return Ok(Vec::new()) };
+        let ranges = self.log.ranges(*least, most.saturating_add(1))?;
+        let batches = self.read(ranges, self.query.columns.clone(), Some(offsets.to_vec()))?;
+        if batches.damage.is_empty() || offsets.len() == 1 {
+            self.note_damage(&batches);
+            return Ok(batches.rows);
+        }
+        // The damage may be between the records that are wanted.
+        let mut records = Vec::new();
+        for offset in offsets {
+            records.extend(self.records_at(std::slice::from_ref(offset))?);
+        }
+        Ok(records)
+    }
+
+    fn read(&self, ranges: Vec<SegmentRange>, columns: Vec<Column>, offsets: Option<Vec<i64>>) -> Result<Batches> {
+        let scan = RecordScan {
+            times: TimeRange::ALL,
+            keys: Some(KeyFilter::new(self.query.header.clone(), [self.query.value.clone()])),
+            offsets,
+            columns,
+            batch_size: BATCH_ROWS,
+            control: false,
+            check_crc: true,
+            on_error: OnError::Skip,
+        };
+        let mut reader = SegmentReader::records(ranges, scan)?;
+        let mut rows = Vec::new();
+        while let Some(batch) = reader.next_batch()? {
+            signals::look().map_err(|e| Error::io(&self.log.directory, e))?;
+            rows.push(batch);
+        }
+        let unread = reader.unread().iter().map(|each| (each.begin_offset, each.end_offset)).collect();
+        Ok(Batches { rows, damage: reader.damage().to_vec(), unread })
+    }
+
+    fn note_damage(&mut self, batches: &Batches) {
+        batches.damage.iter().for_each(|finding| self.note(finding));
+        self.partition.unread.extend(&batches.unread);
+    }
+}
+
+/// The records of a read, and the damage that it skipped.
+struct Batches {
+    rows: Vec<RecordBatch>,
+    damage: Vec<Finding>,
+    unread: Vec<(i64, i64)>,
+}
+
+fn offsets_of(batch: &RecordBatch) -> &[i64] {
+    let column = batch.column_by_name(Column::Offset.name()).and_then(|column| column.as_primitive_opt::<Int64Type>());
+    column.map_or(&[], |column| column.values())
+}
+
+fn times_of(batch: &RecordBatch) -> &[i64] {
+    let column = batch.column_by_name(Column::Timestamp.name());
+    let column = column.and_then(|column| column.as_primitive_opt::<TimestampMillisecondType>());
+    column.map_or(&[], |column| column.values())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kafka::index::index_file::Check;
+    use crate::kafka::log::{Log, PartitionOptions};
+    use crate::kafka::test_data::{T, batch, record, segment};
+
+    fn query(max_num: Option<usize>, times: TimeRange) -> KeyQuery {
+        let columns = vec![Column::Offset, Column::Timestamp];
+        KeyQuery { value: b"k".to_vec(), header: None, times, columns, max_num }
+    }
+
+    /// A partition of one segment, with 2,000 batches of one record; every second one has the key.
+    fn partition(folder: &std::path::Path, partition: i32, later_ms: i64) -> Arc<LogView> {
+        let folder = folder.join(format!("orders-{partition}"));
+        std::fs::create_dir_all(&folder).unwrap();
+        let batches: Vec<_> = (0..2_000)
+            .map(|offset| {
+                let mut body = Vec::new();
+                record(0, 0, Some(if offset % 2 == 0 { b"k" } else { b"l" }), None, &mut body);
+                batch(offset, 0, 1, 0, (T + offset + later_ms, T + offset + later_ms), &body)
+            })
+            .collect();
+        segment(&folder, 0, &batches.concat(), None, None);
+        let options = PartitionOptions {
+            topic: "orders".to_owned(),
+            partition,
+            check: Some(Check::Verify),
+            access: crate::io::Access::Auto,
+            compat: None,
+            max_batch_bytes: 1 << 20,
+        };
+        Log::open(&folder.into(), options).unwrap().view().unwrap()
+    }
+
+    fn offsets(found: &Found) -> Vec<i64> {
+        found.rows.iter().map(|(batch, row)| offsets_of(&found.batches[*batch])[*row]).collect()
+    }
+
+    #[test]
+    fn few_of_many_candidates_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = partition(dir.path(), 0, 0);
+        let search = PartitionSearch { log, candidates: (0..2_000).rev().collect(), holes: Vec::new() };
+        let few = find(std::slice::from_ref(&search), &query(Some(3), TimeRange::ALL)).unwrap();
+        assert_eq!(offsets(&few), [1_998, 1_996, 1_994]);
+        assert!(few.is_truncated);
+        assert_eq!(few.batches.iter().map(RecordBatch::num_rows).sum::<usize>(), FIRST_READ / 2);
+        let all = find(&[search], &query(None, TimeRange::ALL)).unwrap();
+        assert_eq!((all.rows.len(), all.partitions[0].rejected, all.partitions[0].scanned), (1_000, 1_000, 0));
+        assert!(all.batches.len() <= 8, "{}", all.batches.len());
+    }
+
+    #[test]
+    fn partitions_are_merged_by_their_timestamps() {
+        let dir = tempfile::tempdir().unwrap();
+        let searches = [0, 1].map(|number| PartitionSearch {
+            log: partition(dir.path(), number, i64::from(number)),
+            candidates: Vec::new(),
+            holes: vec![(0, i64::MAX)],
+        });
+        let found = find(&searches, &query(Some(4), TimeRange::ALL)).unwrap();
+        assert_eq!(offsets(&found), [1_998, 1_998, 1_996, 1_996]);
+        assert_eq!(found.partitions[1].scanned, 2_000);
+        let times = TimeRange::new(Some(T + 10), Some(T + 13));
+        let found = find(&searches, &query(None, times)).unwrap();
+        assert_eq!(offsets(&found), [12, 12, 10, 10]);
+    }
+
+    #[test]
+    fn damage_between_candidates_is_no_damage_of_the_search() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = partition(dir.path(), 0, 0);
+        let path = log.segments()[0].path().to_path_buf();
+        let mut bytes = std::fs::read(&path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        let search = |candidates: Vec<i64>| [PartitionSearch { log: Arc::clone(&log), candidates, holes: Vec::new() }];
+        let found = find(&search(vec![0, 1_998]), &query(None, TimeRange::ALL)).unwrap();
+        assert_eq!((offsets(&found), found.findings.len()), (vec![1_998, 0], 0));
+        let found = find(&search(vec![1_000]), &query(None, TimeRange::ALL)).unwrap();
+        assert_eq!((found.findings.len(), found.partitions[0].unread.iter().next()), (1, Some(&(1_000, 1_001))));
+    }
+}

@@ -1,0 +1,29 @@
+//! A partition's log, read only: the segments of its directory as one sequence of records.
+//!
+//! - `listing`: the files of the directory
+//! - `open`: the open log, and its segments at one moment
+//! - `missing`: offsets that no segment holds
+//! - `offsets`: first and last offsets, and look-ups by offset and by time
+//! - `transactions`: aborted and open transactions
+//! - `plan`: the plan of a read: the segments that it needs, and what is missing between them
+//! - `pieces`: a range of offsets, cut for tasks of a cluster
+//! - `find`: records by key
+
+#[cfg(any(feature = "python", test))]
+mod find;
+pub(crate) mod listing;
+mod missing;
+mod offsets;
+mod open;
+mod pieces;
+mod plan;
+mod transactions;
+
+#[cfg(any(feature = "python", test))]
+pub use find::{Found, KeyQuery, PartitionFound, PartitionSearch, find};
+pub use listing::{Listing, SegmentFiles, has_segments, is_log_dir, is_partition, partitions};
+pub use missing::{Missing, MissingSegment};
+pub use offsets::{FetchedOf, Special};
+pub use open::{Log, LogView, PartitionOptions};
+pub use pieces::{Piece, cut_segments};
+pub use plan::{Part, ReadRange};

@@ -1,0 +1,368 @@
+//! `PartitionLog`: the segments of a partition as one log; `find_records`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::prelude::*;
+use pyo3_arrow::PyRecordBatch;
+
+use super::super::closable::Closable;
+use super::super::{convert, integer, report, time};
+use super::arguments;
+use super::segment::{PyLogSegment, PySlice};
+use crate::error::Result;
+use crate::io::Location;
+use crate::kafka::log::{
+    self, KeyQuery, Listing, Part, PartitionFound, PartitionSearch, ReadRange, SegmentFiles, Special,
+};
+use crate::kafka::{Log, LogView, PartitionOptions, Segment, record_columns};
+
+pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(find_records, m)?)?;
+    m.add_class::<PyPartitionLog>()
+}
+
+/// Producer, first offset, offset of the marker.
+type PyAborted = (i64, i64, i64);
+/// The attributes of `logdex.kafka.files.Listing`.
+type Listed = (
+    BTreeMap<i64, SegmentFiles>,
+    BTreeMap<i64, Location>,
+    Vec<Location>,
+    Vec<Location>,
+    Vec<Location>,
+    BTreeMap<i64, String>,
+);
+/// First offset, the offset after the last one, and the finding, of each missing segment; the gaps that compaction left.
+type PyMissing<'py> = (Vec<(i64, i64, Bound<'py, PyAny>)>, u64);
+/// A timestamp with its offset, and findings.
+type PyTimed<'py> = (Option<(i64, i64)>, Vec<Bound<'py, PyAny>>);
+/// The bytes of a fetch, and findings.
+type PyFetched<'py> = (PySlice, Vec<Bound<'py, PyAny>>);
+
+/// A partition's log. Each call lists the directory again, unless it is pinned.
+#[pyclass(name = "PartitionLog", module = "logdex._core", frozen)]
+pub(in crate::python) struct PyPartitionLog {
+    log: Closable<Log>,
+    /// The objects of its segments by base offset, which close with the log.
+    handles: Mutex<HashMap<i64, Py<PyLogSegment>>>,
+    topic: String,
+    partition: i32,
+    access: String,
+    compat: Option<String>,
+}
+
+impl PyPartitionLog {
+    fn of(&self, log: Log) -> Self {
+        Self {
+            log: Closable::new(log, self.log.path().clone()),
+            handles: Mutex::default(),
+            topic: self.topic.clone(),
+            partition: self.partition,
+            access: self.access.clone(),
+            compat: self.compat.clone(),
+        }
+    }
+
+    fn with<T: Send>(&self, py: Python<'_>, call: impl FnOnce(&LogView) -> Result<T> + Send) -> PyResult<T> {
+        let log = self.log.get()?;
+        Ok(py.detach(|| call(&*log.view()?))?)
+    }
+
+    /// Returns the object of an open segment.
+    fn handle(&self, py: Python<'_>, segment: &Arc<Segment>) -> PyResult<Py<PyLogSegment>> {
+        let mut known = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(handle) = known.get(&segment.base_offset()).filter(|handle| handle.get().is_of(segment)) {
+            return Ok(handle.clone_ref(py));
+        }
+        let (access, compat) = (&self.access, self.compat.as_deref());
+        let handle = PyLogSegment::of(Arc::clone(segment), &self.topic, self.partition, access, compat);
+        let handle = Py::new(py, handle)?;
+        known.insert(segment.base_offset(), handle.clone_ref(py));
+        Ok(handle)
+    }
+}
+
+#[pymethods]
+impl PyPartitionLog {
+    /// Open a partition's directory. Nothing is read yet. The options are those of `logdex.kafka.Log.open`.
+    #[staticmethod]
+    #[pyo3(signature = (directory, *, topic, partition, check, access, compat, max_batch_bytes))]
+    fn open(
+        directory: Location,
+        topic: String,
+        #[pyo3(from_py_with = integer::partition)] partition: i32,
+        check: Option<&str>,
+        access: &str,
+        compat: Option<&str>,
+        #[pyo3(from_py_with = integer::max_batch_bytes)] max_batch_bytes: i64,
+    ) -> PyResult<Self> {
+        let options = PartitionOptions {
+            topic: topic.clone(),
+            partition,
+            check: check.map(arguments::check).transpose()?,
+            access: convert::access(access)?,
+            compat: arguments::compat(compat)?,
+            max_batch_bytes: arguments::batch_limit(max_batch_bytes)?,
+        };
+        let log = Log::open(&directory, options)?;
+        Ok(Self {
+            log: Closable::new(log, directory),
+            handles: Mutex::default(),
+            topic,
+            partition,
+            access: access.to_owned(),
+            compat: compat.map(str::to_owned),
+        })
+    }
+
+    /// Return the log with the segments that it has now.
+    fn pinned(&self, py: Python<'_>) -> PyResult<Self> {
+        let log = self.log.get()?;
+        Ok(self.of(py.detach(|| log.pinned())?))
+    }
+
+    /// The segments, by ascending base offset.
+    #[getter]
+    fn segments(&self, py: Python<'_>) -> PyResult<Vec<Py<PyLogSegment>>> {
+        let segments = self.with(py, |log| Ok(log.segments().to_vec()))?;
+        segments.iter().map(|segment| self.handle(py, segment)).collect()
+    }
+
+    /// The files of the directory, as the attributes of `logdex.kafka.files.Listing`.
+    fn listing(&self, py: Python<'_>) -> PyResult<Listed> {
+        self.with(py, |log| {
+            let Listing { segments, snapshots, orphans, leftovers, strays, unread } = log.listing();
+            let unread = unread.iter().map(|file| (file.base_offset, file.found.clone())).collect();
+            let lists = (orphans.clone(), leftovers.clone(), strays.clone());
+            Ok((segments.clone(), snapshots.clone(), lists.0, lists.1, lists.2, unread))
+        })
+    }
+
+    /// The first offset.
+    #[getter]
+    fn log_start_offset(&self, py: Python<'_>) -> PyResult<i64> {
+        self.with(py, |log| Ok(log.start()))
+    }
+
+    /// The offset after the last whole batch.
+    #[getter]
+    fn log_end_offset(&self, py: Python<'_>) -> PyResult<i64> {
+        self.with(py, LogView::end)
+    }
+
+    /// The offset below which every transaction has ended.
+    #[getter]
+    fn last_stable_offset(&self, py: Python<'_>) -> PyResult<i64> {
+        self.with(py, LogView::last_stable_offset)
+    }
+
+    /// True if the index of aborted transactions of the last segment does not count: the broker did not stop cleanly.
+    #[getter]
+    fn after_crash(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with(py, |log| Ok(log.is_after_crash()))
+    }
+
+    /// Return `log_end_offset`, or an offset before it if damage at the end of the log hides the rest.
+    fn readable_end(&self, py: Python<'_>) -> PyResult<i64> {
+        self.with(py, LogView::readable_end)
+    }
+
+    /// Find the bytes that a fetch returns, and the missing segments that it passed over; None at the end of the log.
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = integer::offset)] offset: i64,
+        #[pyo3(from_py_with = integer::max_bytes)] max_bytes: i64,
+        min_one_message: bool,
+    ) -> PyResult<Option<PyFetched<'py>>> {
+        let Some((segment, fetched, passed)) = self.with(py, |log| log.read(offset, max_bytes, min_one_message))?
+        else {
+            return Ok(None);
+        };
+        Ok(Some((PySlice::new(self.handle(py, &segment)?, fetched), report::findings(py, &passed)?)))
+    }
+
+    /// Find the first record at or after a time in ms, and the missing segments that may hold an earlier one.
+    ///
+    /// `special`: the times of `ListOffsetsRequest` that are no times are answered.
+    fn offset_for_timestamp<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = integer::timestamp)] timestamp: i64,
+        special: bool,
+    ) -> PyResult<PyTimed<'py>> {
+        let special = Special::of(timestamp).filter(|_| special);
+        let (found, passed) = self.with(py, |log| {
+            if let Some(special) = special {
+                return Ok((log.special_offset(special)?, Vec::new()));
+            }
+            let (found, passed) = log.offset_for_timestamp(timestamp)?;
+            Ok((found.map(|found| (found.timestamp, found.offset)), passed))
+        })?;
+        Ok((found, report::findings(py, &passed)?))
+    }
+
+    /// Return the aborted transactions with records in [begin_offset, end_offset), by the offsets of their markers.
+    fn aborted_transactions(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = integer::begin_offset)] begin_offset: Option<i64>,
+        #[pyo3(from_py_with = integer::end_offset)] end_offset: Option<i64>,
+    ) -> PyResult<Vec<PyAborted>> {
+        self.with(py, |log| {
+            let begin = begin_offset.unwrap_or_else(|| log.start());
+            let aborted = log.aborted_between(begin, end_offset.unwrap_or(i64::MAX))?;
+            Ok(aborted.iter().map(|each| (each.producer_id, each.first_offset, each.last_offset)).collect())
+        })
+    }
+
+    /// Return the segments that are missing in [begin_offset, end_offset), and the number of gaps that compaction left. An unknown
+    /// end is 2^63 - 1.
+    fn missing<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = integer::begin_offset)] begin_offset: i64,
+        #[pyo3(from_py_with = integer::end_offset)] end_offset: i64,
+    ) -> PyResult<PyMissing<'py>> {
+        let missing = self.with(py, |log| log.missing(begin_offset.max(log.start()), end_offset))?;
+        let findings: Vec<_> = missing.segments.iter().map(|each| each.finding.clone()).collect();
+        let offsets = missing.segments.iter().map(|each| (each.begin_offset, each.end_offset));
+        let found = offsets.zip(report::findings(py, &findings)?).map(|((begin, end), finding)| (begin, end, finding));
+        Ok((found.collect(), missing.compacted))
+    }
+
+    /// Plan a read, as parts for `read_records`: (segment, begin_offset, end_offset, aborted) each, or a `Finding`.
+    ///
+    /// Args:
+    ///     begin_offset: First offset; None: the start of the log.
+    ///     end_offset: The offset after the last one; None: the end of the log.
+    ///     begin: Each segment is read from its first record at or after this time, in ms, on.
+    ///     committed: Leave out aborted transactions, and end before the first open one.
+    ///     most: The most parts to return; None: all.
+    #[pyo3(signature = (begin_offset=None, end_offset=None, begin=None, *, committed=false, most=None))]
+    fn parts<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = integer::begin_offset)] begin_offset: Option<i64>,
+        #[pyo3(from_py_with = integer::end_offset)] end_offset: Option<i64>,
+        begin: Option<i64>,
+        committed: bool,
+        most: Option<usize>,
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let read = ReadRange {
+            begin_offset: begin_offset.unwrap_or(0),
+            end_offset: end_offset.unwrap_or(i64::MAX),
+            begin_ms: begin,
+            is_committed: committed,
+        };
+        let parts = self.with(py, |log| log.plan(read, most.unwrap_or(usize::MAX)))?;
+        let parts = parts.into_iter().map(|part| match part {
+            Part::Range(range, aborted) => {
+                let end = Some(range.end_offset).filter(|end| *end != i64::MAX);
+                let aborted: Vec<PyAborted> =
+                    aborted.iter().map(|each| (each.producer_id, each.first_offset, each.last_offset)).collect();
+                let segment = self.handle(py, &range.segment)?;
+                Ok((segment, range.begin_offset, end, aborted).into_pyobject(py)?.into_any())
+            }
+            Part::Missing(finding) => Ok(report::findings(py, &[finding])?.remove(0)),
+        });
+        parts.collect()
+    }
+
+    /// Cut offsets into pieces: at segments, and in large segments at entries of their indexes.
+    ///
+    /// Args:
+    ///     begin: The first offset.
+    ///     end: The offset after the last one.
+    ///     piece_bytes: About how many bytes a piece may have.
+    ///
+    /// Returns:
+    ///     A tuple for each piece: its first offset, the offset after its last one, its bytes, and the base offset of its segment.
+    fn cut(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = integer::begin)] begin: i64,
+        #[pyo3(from_py_with = integer::end)] end: i64,
+        #[pyo3(from_py_with = integer::piece_bytes)] piece_bytes: u64,
+    ) -> PyResult<Vec<(i64, i64, u64, i64)>> {
+        let pieces = self.with(py, |view| log::cut_segments(view.segments(), begin, end, piece_bytes))?;
+        Ok(pieces.into_iter().map(|piece| (piece.begin, piece.end, piece.size, piece.base_offset)).collect())
+    }
+
+    /// Close the log and its segments. Running calls and readers go on.
+    fn close(&self) {
+        if let Some(log) = self.log.close() {
+            log.close();
+        }
+        let handles = std::mem::take(&mut *self.handles.lock().unwrap_or_else(PoisonError::into_inner));
+        for handle in handles.values() {
+            handle.get().close();
+        }
+    }
+
+    fn __repr__(&self) -> String {
+        format!("PartitionLog({:?})", self.log.path().display().to_string())
+    }
+}
+
+/// A log, the candidates of its indexes, and the ranges of offsets that no index covers.
+type PySearch<'py> = (Bound<'py, PyPartitionLog>, Vec<i64>, Vec<(i64, i64)>);
+/// Of each partition: first offset, end, offsets scanned, candidates rejected, missing segments, and ranges that were not searched.
+type PyPartitionFound = (i64, i64, i64, usize, usize, Vec<(i64, i64)>);
+/// Batches, the number of a batch and a row for each record, whether there are more, partitions, findings.
+type PyFound<'py> = (Vec<Bound<'py, PyAny>>, Vec<(usize, usize)>, bool, Vec<PyPartitionFound>, Vec<Bound<'py, PyAny>>);
+
+/// Find the records that carry a key.
+///
+/// Args:
+///     searches: (log, candidates, holes) of each partition: the offsets that indexes give, and the ranges that none covers.
+///     key: The key, or the value of the header.
+///     header: The name of a header; None: the record's key is compared.
+///     begin: First timestamp.
+///     end: Last timestamp.
+///     columns: The columns of the batches; with offset and timestamp.
+///     max_num: The most records; None: all.
+///
+/// Returns:
+///     Batches; a number of a batch and of a row in it for each record, newest first; whether there are more; what was done in each
+///     partition; and the findings.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
+#[pyo3(signature = (searches, key, *, header, begin, end, columns, max_num))]
+fn find_records<'py>(
+    py: Python<'py>,
+    searches: Vec<PySearch<'py>>,
+    key: Vec<u8>,
+    header: Option<String>,
+    begin: Option<&Bound<'py, PyAny>>,
+    end: Option<&Bound<'py, PyAny>>,
+    columns: &Bound<'py, PyAny>,
+    max_num: Option<usize>,
+) -> PyResult<PyFound<'py>> {
+    let query = KeyQuery {
+        value: key,
+        header,
+        times: time::bounds(begin, end)?,
+        columns: record_columns::Column::choose(convert::column_names(Some(columns))?.as_deref())?,
+        max_num,
+    };
+    let mut asked = Vec::with_capacity(searches.len());
+    for (log, candidates, holes) in searches {
+        asked.push((log.get().log.get()?, candidates, holes));
+    }
+    let found = py.detach(|| {
+        let asked = asked.into_iter();
+        let searches: Result<Vec<_>> =
+            asked.map(|(log, candidates, holes)| Ok(PartitionSearch { log: log.view()?, candidates, holes })).collect();
+        log::find(&searches?, &query)
+    })?;
+    let batches = found.batches.into_iter().map(|batch| PyRecordBatch::new(batch).into_arro3(py).map(Bound::into_any));
+    let part = |each: PartitionFound| {
+        let PartitionFound { begin_offset, end_offset, scanned, rejected, missing, unread } = each;
+        (begin_offset, end_offset, scanned, rejected, missing, unread.into_iter().collect())
+    };
+    let partitions = found.partitions.into_iter().map(part).collect();
+    let findings = report::findings(py, &found.findings)?;
+    Ok((batches.collect::<PyResult<_>>()?, found.rows, found.is_truncated, partitions, findings))
+}
