@@ -356,16 +356,15 @@ class Log(Source):
         begin: Time | None = None,
         *,
         isolation: Isolation = "read_uncommitted",
-        most: int | None = None,
     ) -> list[Part | Finding]:
         """Plan a read: the segments that it needs, the offsets to read of each, and the transactions to leave out.
 
-        A segment that is missing is a `Finding` at its place. `most`: the most parts to plan.
+        A segment that is missing is a `Finding` at its place.
         """
         if isolation not in get_args(Isolation):
             raise ValueError(f"isolation={isolation!r}: expected one of {', '.join(get_args(Isolation))}")
         begin = None if begin is None else time_bound(begin, "begin")
-        return self.opened.parts(begin_offset, end_offset, begin, committed=isolation == "read_committed", most=most)
+        return self.opened.parts(begin_offset, end_offset, begin, committed=isolation == "read_committed")
 
     def missing_segments(self, begin_offset: int = 0, end_offset: int = MAX_OFFSET) -> list[Finding]:
         """Return the segments that are missing in a range of offsets, between two others or with a file that is not read.

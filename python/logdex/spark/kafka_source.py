@@ -519,7 +519,7 @@ class ReadOptions:
         since, _ = self.times
         if since is not None and begin < end:
             # The time indexes give the first record of that time.
-            first = next(iter(log.parts(begin, end, since, most=1)), None)
+            first = next(iter(log.opened.parts(begin, end, since, most=1)), None)
             # A missing segment is reported by the task that reads there.
             begin = end if first is None else first[1] or begin if isinstance(first, tuple) else begin
         return log, begin, end

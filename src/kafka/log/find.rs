@@ -274,8 +274,7 @@ mod tests {
 
     /// A partition of one segment, with 2,000 batches of one record; every second one has the key.
     fn partition(folder: &std::path::Path, partition: i32, later_ms: i64) -> Arc<LogView> {
-        let folder = folder.join(format!("orders-{partition}"));
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = folder.join(partition.to_string());
         let batches: Vec<_> = (0..2_000)
             .map(|offset| {
                 let mut body = Vec::new();
@@ -283,7 +282,7 @@ mod tests {
                 batch(offset, 0, 1, 0, (T + offset + later_ms, T + offset + later_ms), &body)
             })
             .collect();
-        segment(&folder, 0, &batches.concat(), None, None);
+        let path = segment(&folder, 0, &batches.concat(), None, None);
         let options = PartitionOptions {
             topic: "orders".to_owned(),
             partition,
@@ -292,7 +291,7 @@ mod tests {
             compat: None,
             max_batch_bytes: 1 << 20,
         };
-        Log::open(&folder.into(), options).unwrap().view().unwrap()
+        Log::open(&path.parent().unwrap().into(), options).unwrap().view().unwrap()
     }
 
     fn offsets(found: &Found) -> Vec<i64> {
