@@ -1,16 +1,21 @@
-//! The common part of the classes that return record batches: they are read, closed or handed over, once.
+//! Arrow streams of record batches: the common part of the readers, which are read, closed or handed over once; and `BatchStream`, whose
+//! batches Python makes one by one.
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use arrow_array::{RecordBatch, RecordBatchReader};
-use arrow_schema::SchemaRef;
-use pyo3::exceptions::{PyStopIteration, PyValueError};
+use arrow_schema::{ArrowError, SchemaRef};
+use pyo3::exceptions::{PyException, PyStopIteration, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyCapsule;
-use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader, PySchema, PyTable};
+use pyo3::types::{PyCapsule, PyIterator, PyList};
+use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader, PySchema};
 
-use super::handle_mutex::HandleMutex;
+use super::convert::{ArrowBatch, ArrowSchema, ArrowTable};
+use super::handle::{HandleMutex, lock};
+use super::signals;
 use crate::error::{Error, Result};
+
+register! { class PyBatchStream }
 
 /// A reader of record batches.
 pub(super) trait Batches: RecordBatchReader + Send + 'static {
@@ -62,8 +67,8 @@ impl<R: Batches> BatchStream<R> {
         Ok(py.detach(|| self.lock().map(|state| state.reader.as_ref().map_or_else(|| state.notes.clone(), R::notes)))?)
     }
 
-    pub(super) fn schema<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        PySchema::new(Arc::clone(&self.schema)).into_arro3(py)
+    pub(super) fn schema(&self) -> ArrowSchema {
+        ArrowSchema(Arc::clone(&self.schema))
     }
 
     /// Returns the text of `__repr__`: the class and its columns. The reader itself may be busy.
@@ -79,24 +84,24 @@ impl<R: Batches> BatchStream<R> {
         drop(self.take(py));
     }
 
-    pub(super) fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    pub(super) fn next(&self, py: Python<'_>) -> PyResult<Option<ArrowBatch>> {
         loop {
             let batch =
                 py.detach(|| self.lock()?.reader.as_mut().map(R::next_batch).transpose())?.ok_or_else(is_closed)?;
             match batch {
                 // A filter passes few rows: the user may have pressed Ctrl-C meanwhile.
                 Some(batch) if batch.num_rows() == 0 => py.check_signals()?,
-                batch => return batch.map(|batch| PyRecordBatch::new(batch).into_arro3(py)).transpose(),
+                batch => return Ok(batch.map(ArrowBatch)),
             }
         }
     }
 
-    pub(super) fn read_next_batch<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    pub(super) fn read_next_batch(&self, py: Python<'_>) -> PyResult<ArrowBatch> {
         self.next(py)?.ok_or_else(|| PyStopIteration::new_err(()))
     }
 
-    pub(super) fn read_all<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        PyTable::try_new(self.batches(py)?, Arc::clone(&self.schema))?.into_arro3(py)
+    pub(super) fn read_all(&self, py: Python<'_>) -> PyResult<ArrowTable> {
+        Ok(ArrowTable(self.batches(py)?, Arc::clone(&self.schema)))
     }
 
     /// Reads the remaining batches.
@@ -114,7 +119,7 @@ impl<R: Batches> BatchStream<R> {
     }
 
     pub(super) fn schema_capsule<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.schema(py)?.call_method0("__arrow_c_schema__")
+        self.schema().into_pyobject(py)?.call_method0("__arrow_c_schema__")
     }
 
     /// Hands the reader over as an Arrow stream.
@@ -149,8 +154,8 @@ macro_rules! batch_reader {
 
             /// The schema of the batches.
             #[getter]
-            fn schema<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-                self.0.schema(py)
+            fn schema(&self) -> $crate::python::convert::ArrowSchema {
+                self.0.schema()
             }
 
             /// True when it was closed, read to a table, or handed over as a stream.
@@ -165,12 +170,12 @@ macro_rules! batch_reader {
             ///     StopIteration: There is no further batch.
             ///     OSError: A file cannot be read; the reader is at its end.
             ///     CorruptFileError: The reader does not pass over damage; it is at its end.
-            fn read_next_batch<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+            fn read_next_batch(&self, py: Python<'_>) -> PyResult<$crate::python::convert::ArrowBatch> {
                 self.0.read_next_batch(py)
             }
 
             /// Return the remaining batches as a table.
-            fn read_all<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+            fn read_all(&self, py: Python<'_>) -> PyResult<$crate::python::convert::ArrowTable> {
                 self.0.read_all(py)
             }
 
@@ -187,7 +192,7 @@ macro_rules! batch_reader {
                 slf
             }
 
-            fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+            fn __next__(&self, py: Python<'_>) -> PyResult<Option<$crate::python::convert::ArrowBatch>> {
                 self.0.next(py)
             }
 
@@ -207,3 +212,162 @@ macro_rules! batch_reader {
     };
 }
 pub(super) use batch_reader;
+
+/// A Python iterator of record batches.
+struct GivenBatches {
+    schema: SchemaRef,
+    /// `None` after its end or an error.
+    batches: Option<Py<PyIterator>>,
+}
+
+impl GivenBatches {
+    /// The next batch. Its columns must have the types of the schema, by which the consumer reads its memory.
+    fn next_of(&self, batches: &mut Bound<'_, PyIterator>) -> PyResult<Option<RecordBatch>> {
+        let Some(batch) = batches.next().transpose()? else { return Ok(None) };
+        let batch = batch.extract::<PyRecordBatch>()?.into_inner();
+        let (promised, given) = (self.schema.fields(), batch.schema_ref().fields());
+        if promised.iter().map(|field| field.data_type()).eq(given.iter().map(|field| field.data_type())) {
+            return Ok(Some(batch));
+        }
+        let text = format!("a stream of {promised:?} was given a batch of {given:?}");
+        Err(pyo3::exceptions::PyTypeError::new_err(text))
+    }
+}
+
+impl Iterator for GivenBatches {
+    type Item = std::result::Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let batches = self.batches.take()?;
+        Python::attach(|py| {
+            let next = self.next_of(&mut batches.bind(py).clone());
+            if let Ok(Some(_)) = &next {
+                self.batches = Some(batches);
+            }
+            let text = |error: PyErr| {
+                // Keep the exception of Ctrl-C, not only its text.
+                if !error.is_instance_of::<PyException>(py) {
+                    signals::raise_later(error.clone_ref(py));
+                }
+                ArrowError::ExternalError(Box::new(error))
+            };
+            next.map_err(text).transpose()
+        })
+    }
+}
+
+impl RecordBatchReader for GivenBatches {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+}
+
+/// A stream of record batches that are made on demand: iterate over it, or pass it to a consumer of Arrow streams.
+///
+/// Iteration raises the original exception; an Arrow consumer gets its text.
+///
+/// Args:
+///     schema: The schema of the batches.
+///     batches: An iterator of record batches with this schema.
+///     findings: A list that the iterator fills while it runs, with what it passes over.
+#[pyclass(name = "BatchStream", module = "logdex._core", frozen)]
+struct PyBatchStream {
+    schema: SchemaRef,
+    /// `None` once the stream was closed, read to a table or passed to a consumer.
+    batches: Mutex<Option<Py<PyIterator>>>,
+    findings: Py<PyList>,
+}
+
+impl PyBatchStream {
+    fn take(&self) -> Option<Py<PyIterator>> {
+        lock(&self.batches).take()
+    }
+
+    /// The iterator. It runs without the lock, because it runs Python code.
+    fn iterator<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        let batches = lock(&self.batches);
+        batches.as_ref().map(|batches| batches.bind(py).clone()).ok_or_else(is_closed)
+    }
+}
+
+#[pymethods]
+impl PyBatchStream {
+    #[new]
+    #[pyo3(signature = (schema, batches, findings=None))]
+    fn new(schema: PySchema, batches: &Bound<'_, PyAny>, findings: Option<Bound<'_, PyList>>) -> PyResult<Self> {
+        let findings = findings.unwrap_or_else(|| PyList::empty(batches.py())).unbind();
+        let batches = Mutex::new(Some(batches.try_iter()?.unbind()));
+        Ok(Self { schema: schema.into_inner(), batches, findings })
+    }
+
+    /// The columns.
+    #[getter]
+    fn schema(&self) -> ArrowSchema {
+        ArrowSchema(Arc::clone(&self.schema))
+    }
+
+    /// The skipped data so far, as a list of `logdex.report.Finding`; complete at the end of the batches.
+    ///
+    /// It is also filled after the stream was passed to a consumer.
+    #[getter]
+    fn findings(&self, py: Python<'_>) -> Py<PyList> {
+        self.findings.clone_ref(py)
+    }
+
+    /// True if it was closed, read to a table or passed to a consumer.
+    #[getter]
+    fn closed(&self) -> bool {
+        lock(&self.batches).is_none()
+    }
+
+    /// Release the batches. A second call does nothing.
+    fn close(&self) {
+        drop(self.take());
+    }
+
+    fn __repr__(&self) -> String {
+        columns_text("BatchStream", &self.schema)
+    }
+
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.iterator(py)?.next().transpose()
+    }
+
+    /// Return the next batch.
+    ///
+    /// Raises:
+    ///     StopIteration: There is none.
+    fn read_next_batch<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.__next__(py)?.ok_or_else(|| PyStopIteration::new_err(()))
+    }
+
+    /// Return the remaining batches as a table.
+    fn read_all(&self, py: Python<'_>) -> PyResult<ArrowTable> {
+        let iterator = self.take().ok_or_else(is_closed)?.into_bound(py);
+        let batches = iterator.map(|batch| Ok(batch?.extract::<PyRecordBatch>()?.into_inner()));
+        Ok(ArrowTable(batches.collect::<PyResult<Vec<_>>>()?, Arc::clone(&self.schema)))
+    }
+
+    /// Export the schema.
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.schema().into_pyobject(py)?.call_method0("__arrow_c_schema__")
+    }
+
+    /// Export the remaining batches.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyCapsule>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let batches = Some(self.take().ok_or_else(is_closed)?);
+        let given = GivenBatches { schema: Arc::clone(&self.schema), batches };
+        PyRecordBatchReader::new(Box::new(given))
+            .into_arro3(py)?
+            .call_method1("__arrow_c_stream__", (requested_schema,))
+    }
+}

@@ -3,17 +3,14 @@
 use pyo3::prelude::*;
 
 use super::convert;
-use super::handle_mutex::HandleMutex;
+use super::handle::HandleMutex;
 use super::time::{self, Round};
 use crate::error::{Error, Result};
 use crate::io::Location;
 use crate::io::fork::Generation;
 use crate::rocketmq::checkpoint::{StoreCheckpoint, Timestamps};
 
-pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<PyStoreCheckpoint>()?;
-    m.add_function(wrap_pyfunction!(_open_store_checkpoint, m)?)
-}
+register! { class PyStoreCheckpoint; fn _open_store_checkpoint }
 
 /// The checkpoint file of a store: the store times up to which log, queues and index were flushed, in ms.
 ///

@@ -1,43 +1,31 @@
-//! `CommitLog`.
+//! `CommitLog`, and `MessageReader`, the messages of a scan.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow_array::{Int64Array, RecordBatch};
+use arrow_array::RecordBatch;
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
-use pyo3_arrow::{PyRecordBatch, PySchema};
 
+use super::batch_stream::{BatchStream, Batches, batch_reader};
 use super::checkpoint::PyStoreCheckpoint;
-use super::closable::Closable;
-use super::convert;
-use super::file_system;
-use super::integer;
-use super::location;
-use super::message_filter::PyMessageFilter;
-use super::message_object::message_object;
-use super::message_reader::PyMessageReader;
-use super::report;
+use super::convert::{self, ArrowBatch, ArrowSchema};
+use super::handle::Closable;
+use super::messages::PyMessageFilter;
+use super::{integer, location};
 use crate::error::Result;
-use crate::io::Location;
 use crate::io::remote::Objects;
-use crate::io::storage;
+use crate::io::{FileSource, Location, storage};
+use crate::report::{Finding, Report};
 use crate::rocketmq::commit_log::columns::{self, Column};
 use crate::rocketmq::commit_log::frame::Versions;
-use crate::rocketmq::commit_log::{AtDamage, Bodies, CommitLog, Options, ScanOptions, Start};
-use crate::rocketmq::file_name;
+use crate::rocketmq::commit_log::{AtDamage, Bodies, CommitLog, Message, MessageReader, Options, ScanOptions, Start};
 use crate::rocketmq::offset_files::{self, Gap};
 use crate::rocketmq::release::Release;
-use crate::rocketmq::store;
+use crate::rocketmq::{file_name, store};
 use crate::time_range::TimeRange;
 
-pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<PyCommitLog>()?;
-    m.add_function(wrap_pyfunction!(commit_log_directories, m)?)?;
-    m.add_function(wrap_pyfunction!(message_schema, m)?)?;
-    m.add_function(wrap_pyfunction!(_open_commit_log, m)?)
-}
+register! { class PyCommitLog, PyMessageReader; fn commit_log_directories, message_schema, _open_commit_log }
 
 /// The most bytes that one row of an Arrow column can have, with a margin.
 const MOST_BODY_BYTES: i64 = 2_000_000_000;
@@ -130,23 +118,6 @@ impl PyCommitLog {
         let Settings(access, compat, _) = &self.settings;
         Ok((convert::access(access)?, convert::compat(compat.as_deref())?))
     }
-
-    /// Returns the rows at offsets that came from Python, with the named columns.
-    fn rows_at<'py>(
-        &self,
-        py: Python<'py>,
-        phy_offsets: &Bound<'py, PyAny>,
-        columns: Option<&Bound<'py, PyAny>>,
-        body: &str,
-        read: impl Fn(&CommitLog, &Int64Array, &[Column], Bodies) -> Result<RecordBatch> + Sync,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let log = self.inner()?;
-        let columns = self::columns(columns)?;
-        let bodies = bodies(body)?;
-        let offsets = convert::int64_column(phy_offsets, "phy_offsets")?;
-        let batch = py.detach(|| read(&log, &offsets, &columns, bodies))?;
-        PyRecordBatch::new(batch).into_arro3(py)
-    }
 }
 
 /// Return the directories of a log's path: the path itself. If no directory has that name, return the paths between its commas,
@@ -160,33 +131,16 @@ fn commit_log_directories(#[pyo3(from_py_with = location::paths)] path: Location
 
 /// Return the Arrow schema of all message columns.
 #[pyfunction]
-fn message_schema(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    PySchema::new(columns::schema(&Column::ALL)).into_arro3(py)
+fn message_schema() -> ArrowSchema {
+    ArrowSchema(columns::schema(&Column::ALL))
 }
 
 /// A range of the log, and why it cannot be read.
-pub(super) type Part<'py> = (u64, u64, Bound<'py, PyAny>);
-
-/// Returns ranges of the log, each with its first finding as a `logdex.report.Finding`.
-fn with_findings(
-    py: Python<'_>,
-    parts: impl Iterator<Item = (u64, u64, Vec<crate::report::Finding>)>,
-) -> PyResult<Vec<Part<'_>>> {
-    let mut found = Vec::new();
-    for (begin, end, findings) in parts {
-        found.extend(report::findings(py, &findings)?.into_iter().next().map(|finding| (begin, end, finding)));
-    }
-    Ok(found)
-}
+pub(super) type Part = (u64, u64, Finding);
 
 /// Returns gaps between files, with their findings.
-pub(super) fn gap_parts<'py>(py: Python<'py>, gaps: &[Gap]) -> PyResult<Vec<Part<'py>>> {
-    let told = gaps.iter().map(|gap| {
-        let mut found = crate::report::Report::default();
-        gap.tell(&mut found);
-        (gap.begin, gap.end, found.findings)
-    });
-    with_findings(py, told)
+pub(super) fn gap_parts(gaps: &[Gap]) -> Vec<Part> {
+    gaps.iter().map(|gap| (gap.begin, gap.end, gap.finding())).collect()
 }
 
 /// The arguments that open a log again.
@@ -229,7 +183,7 @@ impl PyCommitLog {
         storage_options: Option<BTreeMap<String, String>>,
         filesystem: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let directory = location::located(file_system::located(directory, filesystem)?, storage_options);
+        let directory = location::located(location::in_file_system(directory, filesystem)?, storage_options);
         open_log(py, directory, Settings(access.to_owned(), compat.map(str::to_owned), max_body_bytes))
     }
 
@@ -267,8 +221,7 @@ impl PyCommitLog {
     /// Raises:
     ///     OSError: The directory cannot be read.
     fn pinned(&self, py: Python<'_>) -> PyResult<Self> {
-        let log = self.inner()?;
-        let pinned = py.detach(|| log.pinned())?;
+        let pinned = self.log.call(py, CommitLog::pinned)?;
         Ok(Self::new(Closable::new(pinned, self.directory()), self.settings.clone()))
     }
 
@@ -282,16 +235,14 @@ impl PyCommitLog {
         #[pyo3(from_py_with = integer::begin_phy_offset)] begin_phy_offset: i64,
         #[pyo3(from_py_with = integer::end_phy_offset)] end_phy_offset: u64,
     ) -> PyResult<Vec<(u64, u64)>> {
-        let log = self.inner()?;
         let begin = begin_phy_offset.max(0).cast_unsigned();
-        Ok(py.detach(|| log.missing(begin, end_phy_offset))?)
+        self.log.call(py, |log| log.missing(begin, end_phy_offset))
     }
 
     /// Start of the last file that holds messages; 0 without messages.
     #[getter]
     fn last_file(&self, py: Python<'_>) -> PyResult<u64> {
-        let log = self.inner()?;
-        Ok(py.detach(|| log.last_file())?)
+        self.log.call(py, CommitLog::last_file)
     }
 
     /// The directory.
@@ -303,23 +254,20 @@ impl PyCommitLog {
     /// The log's files in the order of their offsets, without strays.
     #[getter]
     fn files(&self, py: Python<'_>) -> PyResult<Vec<Location>> {
-        let log = self.inner()?;
-        let files = py.detach(|| log.files())?;
+        let files = self.log.call(py, CommitLog::files)?;
         Ok(files.into_iter().map(|file| file.path).collect())
     }
 
     /// Length of the log's files in bytes: the most frequent one; 0 without files.
     #[getter]
     fn file_size(&self, py: Python<'_>) -> PyResult<u64> {
-        let log = self.inner()?;
-        Ok(py.detach(|| log.file_size())?)
+        self.log.call(py, CommitLog::file_size)
     }
 
     /// Offset of the first byte of the first file, 0 without files.
     #[getter]
     fn min_offset(&self, py: Python<'_>) -> PyResult<u64> {
-        let log = self.inner()?;
-        Ok(py.detach(|| log.min_offset())?)
+        self.log.call(py, CommitLog::min_offset)
     }
 
     /// Offset after the last valid frame of the last file with data; 0 without files.
@@ -327,8 +275,7 @@ impl PyCommitLog {
     /// The first call is linear in that file. Later calls read only what was added since.
     #[getter]
     fn max_offset(&self, py: Python<'_>) -> PyResult<u64> {
-        let log = self.inner()?;
-        Ok(py.detach(|| log.max_offset())?)
+        self.log.call(py, CommitLog::max_offset)
     }
 
     /// Let the first `max_offset` start its walk at the message of the last index entry, if the store's queues have its unit. If the
@@ -343,13 +290,12 @@ impl PyCommitLog {
         #[pyo3(from_py_with = integer::phy_offset)] phy_offset: i64,
         root: Location,
     ) -> PyResult<()> {
-        let log = self.inner()?;
-        py.detach(|| {
+        self.log.call(py, |log| {
             if !storage::exists(&root.join("abort")) {
-                store::expect_end_after(&log, &root, phy_offset);
+                store::expect_end_after(log, &root, phy_offset);
             }
-        });
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Return the file that holds an offset, or else the last file before it, and the offset in this file. If there is no such
@@ -362,8 +308,7 @@ impl PyCommitLog {
         py: Python<'_>,
         #[pyo3(from_py_with = integer::phy_offset)] phy_offset: u64,
     ) -> PyResult<(String, u64)> {
-        let log = self.inner()?;
-        let (path, offset) = py.detach(|| log.place(phy_offset))?;
+        let (path, offset) = self.log.call(py, |log| log.place(phy_offset))?;
         Ok((path.display().to_string(), offset))
     }
 
@@ -376,8 +321,7 @@ impl PyCommitLog {
         py: Python<'_>,
         #[pyo3(from_py_with = integer::phy_offset)] phy_offset: u64,
     ) -> PyResult<bool> {
-        let log = self.inner()?;
-        Ok(py.detach(|| log.is_uncommitted(phy_offset))?)
+        self.log.call(py, |log| log.is_uncommitted(phy_offset))
     }
 
     /// Return whether the log has a single file that lacks its end, so that the size of the log's files is unknown.
@@ -392,8 +336,7 @@ impl PyCommitLog {
         py: Python<'_>,
         #[pyo3(from_py_with = integer::end_phy_offset)] end_phy_offset: u64,
     ) -> PyResult<bool> {
-        let log = self.inner()?;
-        Ok(py.detach(|| log.is_cut_short(end_phy_offset))?)
+        self.log.call(py, |log| log.is_cut_short(end_phy_offset))
     }
 
     /// Check for stray files, gaps between files, and files of another length.
@@ -403,9 +346,8 @@ impl PyCommitLog {
     ///
     /// Raises:
     ///     OSError: An I/O error.
-    fn check_files<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let log = self.inner()?;
-        report::report(py, &py.detach(|| log.check_files())?)
+    fn check_files(&self, py: Python<'_>) -> PyResult<Report> {
+        self.log.call(py, CommitLog::check_files)
     }
 
     /// Return the ranges of the log whose file is missing, renamed or compressed.
@@ -425,17 +367,15 @@ impl PyCommitLog {
     /// Raises:
     ///     OSError: An I/O error.
     #[pyo3(signature = (*, begin=None, end=None, clock_slack_ms=3_600_000))]
-    fn gaps<'py>(
+    fn gaps(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         #[pyo3(from_py_with = integer::begin)] begin: Option<i64>,
         #[pyo3(from_py_with = integer::end)] end: Option<i64>,
         #[pyo3(from_py_with = integer::clock_slack_ms)] clock_slack_ms: i64,
-    ) -> PyResult<Vec<Part<'py>>> {
-        let log = self.inner()?;
-        let times = TimeRange { begin_ms: begin.unwrap_or(i64::MIN), end_ms: end.unwrap_or(i64::MAX) };
-        let gaps = py.detach(|| log.gaps_in_time(times, clock_slack_ms))?;
-        gap_parts(py, &gaps)
+    ) -> PyResult<Vec<Part>> {
+        let times = TimeRange::new(begin, end);
+        Ok(gap_parts(&self.log.call(py, |log| log.gaps_in_time(times, clock_slack_ms))?))
     }
 
     /// Return the missing and damaged parts of the log that hold these offsets; linear in the files that hold damage.
@@ -449,12 +389,10 @@ impl PyCommitLog {
     ///
     /// Raises:
     ///     OSError: An I/O error.
-    fn damage<'py>(&self, py: Python<'py>, phy_offsets: Vec<Bound<'py, PyAny>>) -> PyResult<Vec<Part<'py>>> {
-        let log = self.inner()?;
+    fn damage(&self, py: Python<'_>, phy_offsets: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<Part>> {
         let offsets: Vec<_> = phy_offsets.iter().map(any_offset).collect::<PyResult<_>>()?;
         let offsets: Vec<u64> = offsets.into_iter().flatten().collect();
-        let parts = py.detach(|| log.damage(&offsets))?;
-        with_findings(py, parts.into_iter().map(|(begin, end, found)| (begin, end, found.findings)))
+        self.log.call(py, |log| log.damage(&offsets))
     }
 
     /// Return the ranges of the log that may hold messages of a time range. Files are chosen by the store times of their first
@@ -477,9 +415,8 @@ impl PyCommitLog {
         #[pyo3(from_py_with = integer::end)] end: i64,
         #[pyo3(from_py_with = integer::clock_slack_ms)] clock_slack_ms: i64,
     ) -> PyResult<Vec<(u64, u64)>> {
-        let log = self.inner()?;
         let times = TimeRange { begin_ms: begin, end_ms: end };
-        Ok(py.detach(|| log.ranges_in_time(times, clock_slack_ms))?)
+        self.log.call(py, |log| log.ranges_in_time(times, clock_slack_ms))
     }
 
     /// Return the end of a batch of messages: the offset of the first message that does not fit. The first one always fits.
@@ -501,8 +438,7 @@ impl PyCommitLog {
         #[pyo3(from_py_with = integer::max_bytes)] max_bytes: Option<u64>,
         #[pyo3(from_py_with = integer::max_num)] max_num: Option<u64>,
     ) -> PyResult<u64> {
-        let log = self.inner()?;
-        Ok(py.detach(|| log.batch_end(begin_phy_offset, end_phy_offset, max_bytes, max_num))?)
+        self.log.call(py, |log| log.batch_end(begin_phy_offset, end_phy_offset, max_bytes, max_num))
     }
 
     /// Return the offset of the first message in a range of the log, found without a walk from the beginning of its file.
@@ -523,8 +459,7 @@ impl PyCommitLog {
         #[pyo3(from_py_with = integer::begin_phy_offset)] begin_phy_offset: u64,
         #[pyo3(from_py_with = integer::end_phy_offset)] end_phy_offset: u64,
     ) -> PyResult<Option<u64>> {
-        let log = self.inner()?;
-        Ok(py.detach(|| log.next_message(begin_phy_offset, end_phy_offset))?)
+        self.log.call(py, |log| log.next_message(begin_phy_offset, end_phy_offset))
     }
 
     /// Return the topics of all messages, sorted; linear in the log.
@@ -538,12 +473,10 @@ impl PyCommitLog {
     /// Raises:
     ///     OSError: An I/O error.
     #[pyo3(signature = (*, salvage))]
-    fn topics<'py>(&self, py: Python<'py>, salvage: bool) -> PyResult<(Vec<String>, Bound<'py, PyAny>)> {
-        let log = self.inner()?;
+    fn topics(&self, py: Python<'_>, salvage: bool) -> PyResult<(Vec<String>, Report)> {
         let at_damage = if salvage { AtDamage::Skip { queue_end: 0 } } else { AtDamage::Stop };
-        let (topics, report) = py.detach(|| log.topics(at_damage))?;
-        let report = if salvage { report } else { crate::report::Report::default() };
-        Ok((topics, report::report(py, &report)?))
+        let (topics, report) = self.log.call(py, |log| log.topics(at_damage))?;
+        Ok((topics, if salvage { report } else { Report::default() }))
     }
 
     /// Return the recovery that a broker would do on this log at its start.
@@ -575,12 +508,11 @@ impl PyCommitLog {
         message_index_safe: bool,
         settle: bool,
     ) -> PyResult<(u64, u64, u64)> {
-        let log = self.inner()?;
         let timestamps = checkpoint.map(|checkpoint| checkpoint.timestamps(py)).transpose()?.unwrap_or_default();
         let compat = self.reading()?.1.unwrap_or(Release::V4_9_3);
         let queue_end = queue_end.unwrap_or(-1);
         let start = Start { last_exit_ok, timestamps, queue_end, message_index_safe, compat, settle };
-        let recovery = py.detach(|| log.recovery(start))?;
+        let recovery = self.log.call(py, |log| log.recovery(start))?;
         Ok((recovery.begin, recovery.end, recovery.dispatch))
     }
 
@@ -595,13 +527,9 @@ impl PyCommitLog {
     ///
     /// Raises:
     ///     OSError: An I/O error.
-    fn message<'py>(&self, py: Python<'py>, phy_offset: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let log = self.inner()?;
-        let Some(phy_offset) = any_offset(phy_offset)? else {
-            return Ok(None);
-        };
-        let message = py.detach(|| log.message(phy_offset))?;
-        message.map(|message| message_object(py, &message)).transpose()
+    fn message(&self, py: Python<'_>, phy_offset: &Bound<'_, PyAny>) -> PyResult<Option<Message>> {
+        let phy_offset = any_offset(phy_offset)?;
+        self.log.call(py, |log| phy_offset.map_or(Ok(None), |phy_offset| log.message(phy_offset)))
     }
 
     /// Return whether a whole message that a broker truncated and left on the disk begins at an offset.
@@ -616,11 +544,8 @@ impl PyCommitLog {
     /// Raises:
     ///     OSError: An I/O error.
     fn is_cut_off(&self, py: Python<'_>, phy_offset: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let log = self.inner()?;
-        match any_offset(phy_offset)? {
-            Some(phy_offset) => Ok(py.detach(|| log.is_cut_off(phy_offset))?),
-            None => Ok(false),
-        }
+        let phy_offset = any_offset(phy_offset)?;
+        self.log.call(py, |log| phy_offset.map_or(Ok(false), |phy_offset| log.is_cut_off(phy_offset)))
     }
 
     /// Return the messages that begin at these offsets, one row each, in the order of the offsets.
@@ -637,16 +562,16 @@ impl PyCommitLog {
     ///     OSError: An I/O error.
     ///     ValueError: An unknown column or value, or messages of more than 2 GB.
     #[pyo3(signature = (phy_offsets, *, columns=None, body="decoded"))]
-    fn messages<'py>(
+    fn messages(
         &self,
-        py: Python<'py>,
-        phy_offsets: &Bound<'py, PyAny>,
-        columns: Option<&Bound<'py, PyAny>>,
+        py: Python<'_>,
+        phy_offsets: &Bound<'_, PyAny>,
+        columns: Option<&Bound<'_, PyAny>>,
         body: &str,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.rows_at(py, phy_offsets, columns, body, |log, offsets, columns, bodies| {
-            log.messages(offsets, columns, bodies)
-        })
+    ) -> PyResult<ArrowBatch> {
+        let (columns, bodies) = (self::columns(columns)?, bodies(body)?);
+        let offsets = convert::int64_column(phy_offsets, "phy_offsets")?;
+        self.log.call(py, |log| log.messages(&offsets, &columns, bodies)).map(ArrowBatch)
     }
 
     /// Return the messages at these offsets as the log holds them: frames one after another, in the order of the log.
@@ -658,16 +583,14 @@ impl PyCommitLog {
     ///
     /// Raises:
     ///     OSError: An I/O error.
-    fn stored_frames<'py>(
+    fn stored_frames(
         &self,
-        py: Python<'py>,
-        phy_offsets: &Bound<'py, PyAny>,
+        py: Python<'_>,
+        phy_offsets: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = integer::max_bytes)] max_bytes: u64,
-    ) -> PyResult<Bound<'py, PyBytes>> {
-        let log = self.inner()?;
+    ) -> PyResult<Vec<u8>> {
         let offsets = convert::int64_column(phy_offsets, "phy_offsets")?;
-        let frames = py.detach(|| log.stored_frames(offsets.iter(), max_bytes))?;
-        Ok(PyBytes::new(py, &frames))
+        self.log.call(py, |log| log.stored_frames(offsets.iter(), max_bytes))
     }
 
     /// Read the messages that begin at these offsets, in the order of the offsets, in batches of at most 64 MiB.
@@ -742,7 +665,6 @@ impl PyCommitLog {
         selection: Option<&Bound<'_, PyMessageFilter>>,
         #[pyo3(from_py_with = integer::queue_end)] queue_end: Option<i64>,
     ) -> PyResult<PyMessageReader> {
-        let log = self.inner()?;
         let at_damage = match stop {
             "broker" => AtDamage::Stop,
             "salvage" => AtDamage::Salvage,
@@ -763,8 +685,7 @@ impl PyCommitLog {
             check_crc,
             filter: PyMessageFilter::of(selection),
         };
-        let reader = py.detach(|| log.scan(&scan))?;
-        Ok(PyMessageReader::new(reader))
+        self.log.call(py, |log| log.scan(&scan)).map(PyMessageReader::new)
     }
 
     /// True if `close` was called.
@@ -789,11 +710,69 @@ impl PyCommitLog {
     }
 
     fn __repr__(&self) -> String {
-        format!("CommitLog({:?})", self.log.path().display().to_string())
+        self.log.text("CommitLog")
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
         let open = py.import("logdex._core")?.getattr("_open_commit_log")?;
         Ok((open, (offset_files::directories(&self.directory()), self.settings.clone())))
+    }
+}
+
+/// The state of a scan.
+#[derive(Clone)]
+pub(super) struct Notes {
+    end_offset: Option<u64>,
+    checked: Report,
+    missing: Vec<i64>,
+}
+
+impl Batches for MessageReader<FileSource> {
+    type Notes = Notes;
+
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        Self::next_batch(self)
+    }
+
+    fn notes(&self) -> Notes {
+        Notes {
+            end_offset: self.stop().map(|stop| stop.phy_offset),
+            checked: self.checked().clone(),
+            missing: self.missing().to_vec(),
+        }
+    }
+}
+
+/// Messages as record batches: an iterator, and an Arrow stream for a consumer.
+///
+/// As an iterator it releases the interpreter lock and raises I/O errors as they are.
+#[pyclass(name = "MessageReader", module = "logdex._core", frozen)]
+pub(super) struct PyMessageReader(BatchStream<MessageReader<FileSource>>);
+
+impl PyMessageReader {
+    pub(super) fn new(reader: MessageReader<FileSource>) -> Self {
+        Self(BatchStream::new(reader))
+    }
+}
+
+batch_reader! {
+    PyMessageReader {
+        /// Offset in the log where the scan ended; None while it goes on, and where it was handed over or closed before.
+        #[getter]
+        fn end_offset(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+            Ok(self.0.notes(py)?.end_offset)
+        }
+
+        /// The offsets read so far without a valid message, if `message_batches` was called with a selection.
+        #[getter]
+        fn missing(&self, py: Python<'_>) -> PyResult<Vec<i64>> {
+            Ok(self.0.notes(py)?.missing)
+        }
+
+        /// The findings so far, as a `logdex.report.Report`. After a hand-over, those of the new stream are not in it.
+        #[getter]
+        fn report(&self, py: Python<'_>) -> PyResult<Report> {
+            Ok(self.0.notes(py)?.checked)
+        }
     }
 }

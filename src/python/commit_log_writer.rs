@@ -16,11 +16,12 @@ use pyo3_arrow::PyRecordBatch;
 use pyo3_arrow::error::PyArrowError;
 
 use super::commit_log::bodies;
-use super::convert::{self, cast};
-use super::message_input::message_batches;
+use super::convert::{self, ArrowBatch, cast};
+use super::integer;
+use super::messages::{PropertyTexts, message_batches, property_texts};
 use super::remoting::PySends;
 use super::time::times_of;
-use super::{integer, report};
+use crate::report::Report;
 use crate::rocketmq::commit_log::Bodies;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::write::{
@@ -31,7 +32,7 @@ use crate::rocketmq::release::Release;
 use crate::rocketmq::{offset_files, truncate};
 
 /// Messages that were put, with their places, and messages that were refused, with the reason.
-type Stored<'py> = (Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>, Vec<(Bound<'py, PyAny>, String)>);
+type Stored = (Vec<(ArrowBatch, ArrowBatch)>, Vec<(ArrowBatch, String)>);
 
 /// A message of a producer, by the attributes of a Python object.
 #[derive(FromPyObject)]
@@ -54,14 +55,7 @@ struct GivenObject<'py> {
 /// Messages, bytes, rates, the longest put in ms, and messages by the duration of their put.
 type Statistics = (u64, u64, [f64; 3], f64, Vec<u64>);
 
-/// The texts of the properties of a [`GivenObject`].
-type PropertyTexts = Vec<(PyBackedStr, PyBackedStr)>;
-
 impl GivenObject<'_> {
-    fn property_texts(&self) -> PyResult<PropertyTexts> {
-        self.properties.iter().map(|(name, value)| Ok((name.extract()?, value.extract()?))).collect()
-    }
-
     fn message<'a>(&'a self, properties: &'a PropertyTexts) -> PyResult<SentMessage<'a>> {
         let host = |text: &Option<PyBackedStr>| text.as_deref().map(Host::parse).transpose();
         let given = GivenMessage {
@@ -98,11 +92,7 @@ enum Placed<'py> {
     Answers((Bound<'py, PyBytes>, usize)),
 }
 
-pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<PyCommitLogWriter>()?;
-    m.add_function(wrap_pyfunction!(truncate_log, m)?)?;
-    m.add_function(wrap_pyfunction!(delete_log_file, m)?)
-}
+register! { class PyCommitLogWriter; fn truncate_log, delete_log_file }
 
 /// Truncate a log: delete the files that begin after its end, and clear the rest of the file that holds the end.
 ///
@@ -130,11 +120,11 @@ fn truncate_log(
     directory: PathBuf,
     #[pyo3(from_py_with = integer::end_phy_offset)] end_phy_offset: i64,
     dry_run: bool,
-) -> PyResult<Bound<'_, PyAny>> {
+) -> PyResult<Report> {
     let wrong = |_| PyValueError::new_err(format!("end_phy_offset={end_phy_offset}: expected 0 or more"));
     let end = end_phy_offset.try_into().map_err(wrong)?;
     let truncate = if dry_run { truncate::log_truncation } else { truncate::truncate_log };
-    report::report(py, &py.detach(|| truncate(&directory, end))?)
+    Ok(py.detach(|| truncate(&directory, end))?)
 }
 
 /// Delete a file of a log, with a durable removal of its name. Readers of this process close it, because its space is free only then.
@@ -289,13 +279,13 @@ impl PyCommitLogWriter {
     ///     WriteFailedError: A write or an fsync failed, now or before: nothing more is written. With synchronous flush the
     ///         messages may be in the log but not on the disk.
     #[pyo3(signature = (messages, *, body="decoded", park=true))]
-    fn put_messages<'py>(
+    fn put_messages(
         &self,
-        py: Python<'py>,
-        messages: &Bound<'py, PyAny>,
+        py: Python<'_>,
+        messages: &Bound<'_, PyAny>,
         body: &str,
         park: bool,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    ) -> PyResult<ArrowBatch> {
         let options = PutOptions { bodies: bodies(body)?, park };
         let put = |batch: &RecordBatch| -> PyResult<RecordBatch> {
             let messages = of_message_types(batch)?;
@@ -303,7 +293,7 @@ impl PyCommitLogWriter {
         };
         let placed = message_batches(messages)?.iter().map(put).collect::<PyResult<Vec<_>>>()?;
         let schema = placed.first().map_or_else(|| Arc::new(Schema::empty()), RecordBatch::schema);
-        PyRecordBatch::new(concat_batches(&schema, &placed).map_err(PyArrowError::from)?).into_arro3(py)
+        Ok(ArrowBatch(concat_batches(&schema, &placed).map_err(PyArrowError::from)?))
     }
 
     /// Append one message; its body is stored as it is.
@@ -399,7 +389,7 @@ impl PyCommitLogWriter {
         let timeout = flush_timeout_s.map(Duration::try_from_secs_f64).transpose().map_err(wrong)?;
         let texts = |each: &Sent<'_>| match each {
             Sent::Plain(_) => Ok(Vec::new()),
-            Sent::Object(given) => given.property_texts(),
+            Sent::Object(given) => property_texts(&given.properties),
         };
         let properties = sent.iter().map(texts).collect::<PyResult<Vec<_>>>()?;
         let mut messages = Vec::new();
@@ -489,13 +479,12 @@ impl PyCommitLogWriter {
     /// Raises:
     ///     TypeError: A column of another type.
     ///     OSError: As for `put_messages`.
-    fn put_stored<'py>(&self, py: Python<'py>, messages: PyRecordBatch) -> PyResult<Stored<'py>> {
+    fn put_stored(&self, py: Python<'_>, messages: PyRecordBatch) -> PyResult<Stored> {
         let messages = of_message_types(&messages.into_inner())?;
         let put = py.detach(|| self.writer.put_stored(&messages))?;
-        let batch = |batch| PyRecordBatch::new(batch).into_arro3(py);
-        let taken = put.taken.into_iter().map(|(messages, places)| Ok((batch(messages)?, batch(places)?)));
-        let refused = put.refused.into_iter().map(|(message, reason)| Ok((batch(message)?, reason)));
-        Ok((taken.collect::<PyResult<_>>()?, refused.collect::<PyResult<_>>()?))
+        let taken = put.taken.into_iter().map(|(messages, places)| (ArrowBatch(messages), ArrowBatch(places)));
+        let refused = put.refused.into_iter().map(|(message, reason)| (ArrowBatch(message), reason));
+        Ok((taken.collect(), refused.collect()))
     }
 
     /// Append the whole frames at the beginning of bytes that another broker wrote at the end of this log, as they are.

@@ -3,20 +3,20 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyTuple};
+use pyo3::types::PyTuple;
 use pyo3_arrow::PyRecordBatch;
 
-use super::closable::Closable;
 use super::commit_log::{Part, PyCommitLog, gap_parts};
-use super::convert;
+use super::convert::{self, ArrowBatch};
+use super::handle::Closable;
 use super::integer;
 use super::location;
-use super::report;
 use super::time::{self, Round};
+use crate::error::Result;
 use crate::io::Location;
+use crate::report::Report;
 use crate::rocketmq::consume_queue::{self, Boundary, ConsumeQueue, Kind, Options, extension_batch};
 use crate::rocketmq::schedule;
 use crate::rocketmq::store::Queues;
@@ -28,13 +28,7 @@ fn tags_hash(tags: &str) -> i32 {
     consume_queue::tags_hash(tags)
 }
 
-pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_function(wrap_pyfunction!(tags_hash, m)?)?;
-    m.add_class::<PyConsumeQueue>()?;
-    m.add_class::<PyQueueView>()?;
-    m.add_function(wrap_pyfunction!(_open_consume_queue, m)?)?;
-    m.add_function(wrap_pyfunction!(delivered_levels, m)?)
-}
+register! { class PyConsumeQueue, PyQueueView; fn tags_hash, _open_consume_queue, delivered_levels }
 
 /// Return the delivery progress of a copy's delay levels, after a batch of messages was copied.
 ///
@@ -59,7 +53,7 @@ fn delivered_levels(
 }
 
 /// Messages, the queue offset to continue from, and the messages that cannot be delivered with the reason.
-type DueMessages<'py> = (Bound<'py, PyAny>, i64, Vec<(i64, &'static str)>);
+type DueMessages = (ArrowBatch, i64, Vec<(i64, &'static str)>);
 
 /// The queue of a topic, read-only: for each message its place in the commit log.
 ///
@@ -115,6 +109,12 @@ impl PyConsumeQueue {
             owner.get()?;
         }
         self.queue.get()
+    }
+
+    /// Calls with the queue while other threads run Python.
+    fn call<T: Send>(&self, py: Python<'_>, call: impl FnOnce(&Arc<ConsumeQueue>) -> Result<T> + Send) -> PyResult<T> {
+        let queue = self.inner()?;
+        Ok(py.detach(|| call(&queue))?)
     }
 }
 
@@ -199,37 +199,32 @@ impl PyConsumeQueue {
     /// The queue's files in the order of their offsets, without strays.
     #[getter]
     fn files(&self, py: Python<'_>) -> PyResult<Vec<Location>> {
-        let queue = self.inner()?;
-        let files = py.detach(|| queue.files())?;
+        let files = self.call(py, |queue| queue.files())?;
         Ok(files.into_iter().map(|file| file.path).collect())
     }
 
     /// Length of the queue's files in bytes: the most frequent one; 0 without files.
     #[getter]
     fn file_size(&self, py: Python<'_>) -> PyResult<u64> {
-        let queue = self.inner()?;
-        Ok(py.detach(|| queue.file_size())?)
+        self.call(py, |queue| queue.file_size())
     }
 
     /// Queue offset of the first message that the log still has; `max_offset` if it has none.
     #[getter]
     fn min_offset(&self, py: Python<'_>) -> PyResult<i64> {
-        let queue = self.inner()?;
-        Ok(py.detach(|| queue.bounds())?.0)
+        Ok(self.call(py, |queue| queue.bounds())?.0)
     }
 
     /// Queue offset after the last message.
     #[getter]
     fn max_offset(&self, py: Python<'_>) -> PyResult<i64> {
-        let queue = self.inner()?;
-        Ok(py.detach(|| queue.bounds())?.1)
+        Ok(self.call(py, |queue| queue.bounds())?.1)
     }
 
     /// Offset in the commit log after the message of the last unit; -1 without a unit.
     #[getter]
     fn log_end(&self, py: Python<'_>) -> PyResult<i64> {
-        let queue = self.inner()?;
-        Ok(py.detach(|| queue.log_end())?)
+        self.call(py, |queue| queue.log_end())
     }
 
     /// Return the units of the messages from one queue offset to before another.
@@ -248,16 +243,13 @@ impl PyConsumeQueue {
     /// Raises:
     ///     OSError: An I/O error.
     #[pyo3(signature = (begin=None, end=None))]
-    fn units<'py>(
+    fn units(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         #[pyo3(from_py_with = integer::begin)] begin: Option<i64>,
         #[pyo3(from_py_with = integer::end)] end: Option<i64>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let queue = self.inner()?;
-        let (begin, end) = (begin.unwrap_or(0), end.unwrap_or(i64::MAX));
-        let batch = py.detach(|| queue.unit_batch(begin, end))?;
-        to_python(py, batch)
+    ) -> PyResult<ArrowBatch> {
+        self.call(py, |queue| queue.unit_batch(begin.unwrap_or(0), end.unwrap_or(i64::MAX))).map(ArrowBatch)
     }
 
     /// Return the queue and its log as they are now, for many pulls at one moment.
@@ -266,8 +258,7 @@ impl PyConsumeQueue {
     ///     OSError: An I/O error.
     ///     ValueError: The queue was opened without its commit log.
     fn view(&self, py: Python<'_>) -> PyResult<PyQueueView> {
-        let queue = self.inner()?;
-        Ok(PyQueueView(py.detach(|| QueueView::open(queue))?))
+        self.call(py, |queue| QueueView::open(Arc::clone(queue))).map(PyQueueView)
     }
 
     /// Return the store time in ms of the message at a queue offset; None if there is none.
@@ -280,8 +271,7 @@ impl PyConsumeQueue {
         py: Python<'_>,
         #[pyo3(from_py_with = integer::queue_offset)] queue_offset: i64,
     ) -> PyResult<Option<i64>> {
-        let queue = self.inner()?;
-        Ok(py.detach(|| stored_frames::store_timestamp(&queue, queue_offset))?)
+        self.call(py, |queue| stored_frames::store_timestamp(queue, queue_offset))
     }
 
     /// Return the number of messages from one queue offset to before another, and the bytes of their frames in the log.
@@ -299,8 +289,7 @@ impl PyConsumeQueue {
         #[pyo3(from_py_with = integer::begin)] begin: Option<i64>,
         #[pyo3(from_py_with = integer::end)] end: Option<i64>,
     ) -> PyResult<(u64, u64)> {
-        let queue = self.inner()?;
-        Ok(py.detach(|| queue.measure(begin.unwrap_or(0), end.unwrap_or(i64::MAX)))?)
+        self.call(py, |queue| queue.measure(begin.unwrap_or(0), end.unwrap_or(i64::MAX)))
     }
 
     /// Return the extension units at these addresses, which are tags codes of units.
@@ -317,11 +306,9 @@ impl PyConsumeQueue {
     ///     ValueError: The queue was opened without its extension directory.
     ///
     /// Source: `ConsumeQueueExt`.
-    fn extension_units<'py>(&self, py: Python<'py>, addresses: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let queue = self.inner()?;
+    fn extension_units(&self, py: Python<'_>, addresses: &Bound<'_, PyAny>) -> PyResult<ArrowBatch> {
         let addresses = convert::int64_column(addresses, "addresses")?;
-        let batch = py.detach(|| Ok::<_, crate::error::Error>(extension_batch(&queue.extension_units(&addresses)?)))?;
-        to_python(py, batch)
+        self.call(py, |queue| Ok(ArrowBatch(extension_batch(&queue.extension_units(&addresses)?))))
     }
 
     /// Read the next due messages of a delay level, ready to be put under their own topics.
@@ -341,16 +328,15 @@ impl PyConsumeQueue {
     ///
     /// Source: `ScheduleMessageService#executeOnTimeup`.
     #[pyo3(signature = (begin, *, now, delay_ms))]
-    fn due_messages<'py>(
+    fn due_messages(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         #[pyo3(from_py_with = integer::begin)] begin: i64,
         #[pyo3(from_py_with = integer::now)] now: i64,
         #[pyo3(from_py_with = integer::delay_ms)] delay_ms: i64,
-    ) -> PyResult<Option<DueMessages<'py>>> {
-        let queue = self.inner()?;
-        let due = py.detach(|| schedule::due_messages(&queue, begin, now, delay_ms))?;
-        due.map(|due| Ok((to_python(py, due.messages)?, due.next_offset, due.skipped))).transpose()
+    ) -> PyResult<Option<DueMessages>> {
+        let due = self.call(py, |queue| schedule::due_messages(queue, begin, now, delay_ms))?;
+        Ok(due.map(|due| (ArrowBatch(due.messages), due.next_offset, due.skipped)))
     }
 
     /// Return the queue offset of the first message of each store time or later, fast, for pictures and as a first guess.
@@ -366,8 +352,7 @@ impl PyConsumeQueue {
     ///     ValueError: The queue was opened without its commit log.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
     fn offsets_near_times(&self, py: Python<'_>, times: Vec<i64>) -> PyResult<Vec<i64>> {
-        let queue = self.inner()?;
-        Ok(py.detach(|| queue.offsets_near_times(&times))?)
+        self.call(py, |queue| queue.offsets_near_times(&times))
     }
 
     /// Return the queue offset of a store time.
@@ -388,23 +373,21 @@ impl PyConsumeQueue {
     /// Source: `ConsumeQueue#getOffsetInQueueByTime`.
     #[pyo3(signature = (t, *, boundary="lower"))]
     fn offset_by_time(&self, py: Python<'_>, t: &Bound<'_, PyAny>, boundary: &str) -> PyResult<i64> {
-        let queue = self.inner()?;
         let (boundary, round) = match boundary {
             "lower" => (Boundary::Lower, Round::Up),
             "upper" => (Boundary::Upper, Round::Down),
             _ => return Err(PyValueError::new_err(format!("boundary={boundary:?}: expected \"lower\" or \"upper\""))),
         };
         let time = time::time_ms(t, round, "t")?;
-        Ok(py.detach(|| queue.offset_by_time(time, boundary))?)
+        self.call(py, |queue| queue.offset_by_time(time, boundary))
     }
 
     /// Return the ranges of bytes between the files that no file holds, as `CommitLog.gaps` does.
     ///
     /// Raises:
     ///     OSError: An I/O error.
-    fn gaps<'py>(&self, py: Python<'py>) -> PyResult<Vec<Part<'py>>> {
-        let queue = self.inner()?;
-        gap_parts(py, &py.detach(|| queue.gaps())?)
+    fn gaps(&self, py: Python<'_>) -> PyResult<Vec<Part>> {
+        Ok(gap_parts(&self.call(py, |queue| queue.gaps())?))
     }
 
     /// Check for stray files, gaps, files of another length, and invalid units.
@@ -414,9 +397,8 @@ impl PyConsumeQueue {
     ///
     /// Raises:
     ///     OSError: An I/O error.
-    fn check_files<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let queue = self.inner()?;
-        report::report(py, &py.detach(|| queue.check_files())?)
+    fn check_files(&self, py: Python<'_>) -> PyResult<Report> {
+        self.call(py, |queue| queue.check_files())
     }
 
     /// True if `close` was called.
@@ -441,7 +423,7 @@ impl PyConsumeQueue {
     }
 
     fn __repr__(&self) -> String {
-        format!("ConsumeQueue({:?})", self.queue.path().display().to_string())
+        self.queue.text("ConsumeQueue")
     }
 
     fn __reduce__<'py>(&'py self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Arguments<'py>)> {
@@ -488,14 +470,14 @@ impl PyQueueView {
     ///
     /// Source: `DefaultMessageStore#getMessage`.
     #[pyo3(signature = (begin, *, max_num, max_bytes, codes=None))]
-    fn pull<'py>(
+    fn pull(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         #[pyo3(from_py_with = integer::begin)] begin: i64,
         #[pyo3(from_py_with = integer::max_num)] max_num: u64,
         #[pyo3(from_py_with = integer::max_bytes)] max_bytes: u64,
-        codes: Option<Bound<'py, PyAny>>,
-    ) -> PyResult<(Bound<'py, PyBytes>, usize, i64, &'static str)> {
+        codes: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<(Vec<u8>, usize, i64, &'static str)> {
         let codes = codes.map(|codes| convert::int64_column(&codes, "codes")).transpose()?;
         // A hash has 32 bits: other integers match nothing.
         let codes: Option<Vec<i32>> =
@@ -508,10 +490,6 @@ impl PyQueueView {
             Status::MessageWasRemoving => "MESSAGE_WAS_REMOVING",
             Status::OffsetFoundNull => "OFFSET_FOUND_NULL",
         };
-        Ok((PyBytes::new(py, &pulled.frames), pulled.messages, pulled.next_offset, status))
+        Ok((pulled.frames, pulled.messages, pulled.next_offset, status))
     }
-}
-
-fn to_python(py: Python<'_>, batch: RecordBatch) -> PyResult<Bound<'_, PyAny>> {
-    PyRecordBatch::new(batch).into_arro3(py)
 }

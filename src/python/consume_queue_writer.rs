@@ -1,21 +1,21 @@
 //! `ConsumeQueueWriter`.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use pyo3_arrow::PyRecordBatch;
 
-use super::{integer, location, report};
-use crate::error::{Error, Result};
+use super::convert::ArrowBatch;
+use super::handle::Finishable;
+use super::{integer, location};
+use crate::error::Result;
 use crate::io::fork::Generation;
 use crate::report::Report;
 use crate::rocketmq::consume_queue::{ConsumeQueueWriter, DelayLevels, WriterOptions};
 
-pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<PyConsumeQueueWriter>()
-}
+register! { class PyConsumeQueueWriter }
 
 /// Writes the consume queues of a store from the messages of its log, as a broker does: new queues, or existing ones from their
 /// ends.
@@ -24,49 +24,31 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 /// only in the process that opened it.
 #[pyclass(name = "ConsumeQueueWriter", module = "logdex._core", frozen)]
 struct PyConsumeQueueWriter {
-    writer: Mutex<Option<ConsumeQueueWriter>>,
+    writer: Finishable<ConsumeQueueWriter>,
     /// A forked process shares the files with its parent, and may inherit a lock that is never released.
     process: Generation,
 }
 
 impl PyConsumeQueueWriter {
     fn new(writer: ConsumeQueueWriter) -> Self {
-        Self { writer: Mutex::new(Some(writer)), process: Generation::current() }
+        Self { writer: Finishable::new(writer, "the writer is finished"), process: Generation::current() }
     }
 
-    fn lock(&self) -> Result<MutexGuard<'_, Option<ConsumeQueueWriter>>> {
-        if !self.process.is_current() {
-            let text = "queues opened for writing belong to the process that opened them";
-            return Err(Error::InvalidArgument(text.to_owned()));
+    fn check_process(&self) -> PyResult<()> {
+        if self.process.is_current() {
+            return Ok(());
         }
-        Ok(self.writer.lock().unwrap_or_else(PoisonError::into_inner))
+        Err(PyValueError::new_err("queues opened for writing belong to the process that opened them"))
     }
 
-    /// Calls `call` without the interpreter lock. An error becomes an exception after the writer's lock is released.
-    fn with<T: Send>(
+    fn call<T: Send>(
         &self,
         py: Python<'_>,
-        call: impl FnOnce(&mut Option<ConsumeQueueWriter>) -> Result<T> + Send,
+        call: impl FnOnce(&mut ConsumeQueueWriter) -> Result<T> + Send,
     ) -> PyResult<T> {
-        Ok(py.detach(|| {
-            let mut writer = self.lock()?;
-            if writer.is_none() {
-                return Err(is_finished());
-            }
-            call(&mut writer)
-        })?)
+        self.check_process()?;
+        self.writer.call(py, call)
     }
-
-    fn look<T>(&self, py: Python<'_>, look: impl FnOnce(&ConsumeQueueWriter) -> T + Send) -> PyResult<T>
-    where
-        T: Send,
-    {
-        self.with(py, |writer| writer.as_ref().map(look).ok_or_else(is_finished))
-    }
-}
-
-fn is_finished() -> Error {
-    Error::InvalidArgument("the writer is finished".to_owned())
 }
 
 #[pymethods]
@@ -195,22 +177,21 @@ impl PyConsumeQueueWriter {
     /// Report: units_cut and queue_files_deleted, of `open`. One finding is units that `open` removed after a queue's end
     /// although they refer to messages of the log (see `dispatch_offset`). The others are those of `finish`.
     #[getter]
-    fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let checked: Report = self.look(py, |writer| writer.checked().clone())?;
-        report::report(py, &checked)
+    fn report(&self, py: Python<'_>) -> PyResult<Report> {
+        self.call(py, |writer| Ok(writer.checked().clone()))
     }
 
     /// Offset in the log after the last unit, over all queues; -1 without units.
     #[getter]
     fn log_end(&self, py: Python<'_>) -> PyResult<i64> {
-        self.look(py, ConsumeQueueWriter::log_end)
+        self.call(py, |writer| Ok(writer.log_end()))
     }
 
     /// The offset in the log from which messages must be appended so that no queue lacks one. It is `log_end`, or the end of the
     /// damaged queue that ends first. -1 is the beginning.
     #[getter]
     fn dispatch_offset(&self, py: Python<'_>) -> PyResult<i64> {
-        self.look(py, ConsumeQueueWriter::dispatch_offset)
+        self.call(py, |writer| Ok(writer.dispatch_offset()))
     }
 
     /// Return the queue offset of the next message of each queue, including batch queues.
@@ -218,8 +199,8 @@ impl PyConsumeQueueWriter {
     /// Returns:
     ///     A record batch of `topic` (utf8), `queue_id` (int32) and `queue_offset` (int64), sorted. Queues that never held a
     ///     message are left out.
-    fn queue_offsets<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        PyRecordBatch::new(self.look(py, ConsumeQueueWriter::queue_offsets)?).into_arro3(py)
+    fn queue_offsets(&self, py: Python<'_>) -> PyResult<ArrowBatch> {
+        self.call(py, |writer| Ok(ArrowBatch(writer.queue_offsets())))
     }
 
     /// Write the buffered units, so that readers see them, and wait until they are on the disk.
@@ -235,7 +216,7 @@ impl PyConsumeQueueWriter {
     #[pyo3(signature = (*, sync=true, least_pages=0))]
     fn flush(&self, py: Python<'_>, sync: bool, least_pages: u32) -> PyResult<()> {
         let pages = sync.then_some(least_pages);
-        self.with(py, |writer| writer.as_mut().map_or(Ok(()), |writer| writer.flush_pages(pages)))
+        self.call(py, |writer| writer.flush_pages(pages))
     }
 
     /// Return the queues to which units were written since the last call: topic, queue id, and queue offset of the next message.
@@ -245,7 +226,7 @@ impl PyConsumeQueueWriter {
     /// Raises:
     ///     ValueError: The writer is finished.
     fn take_grown(&self, py: Python<'_>) -> PyResult<Vec<(String, i32, i64)>> {
-        self.with(py, |writer| Ok(writer.as_mut().map_or_else(Vec::new, ConsumeQueueWriter::take_grown)))
+        self.call(py, |writer| Ok(writer.take_grown()))
     }
 
     /// Add the units of a batch of messages, in the order of the log.
@@ -261,7 +242,7 @@ impl PyConsumeQueueWriter {
     ///     ValueError: A column is missing, of another type or null; or the writer is finished.
     fn append_batch(&self, py: Python<'_>, messages: PyRecordBatch) -> PyResult<usize> {
         let messages = messages.into_inner();
-        self.with(py, |writer| writer.as_mut().map_or(Ok(0), |writer| writer.append_batch(&messages)))
+        self.call(py, |writer| writer.append_batch(&messages))
     }
 
     /// Write the buffered units, and delete the oldest files of each queue whose messages are all gone from the log, with the
@@ -283,7 +264,7 @@ impl PyConsumeQueueWriter {
         py: Python<'_>,
         #[pyo3(from_py_with = integer::min_phy_offset)] min_phy_offset: i64,
     ) -> PyResult<Vec<PathBuf>> {
-        self.with(py, |writer| writer.as_mut().map_or(Ok(Vec::new()), |writer| writer.delete_expired(min_phy_offset)))
+        self.call(py, |writer| writer.delete_expired(min_phy_offset))
     }
 
     /// Write the buffered units and wait until everything is on the disk.
@@ -294,8 +275,8 @@ impl PyConsumeQueueWriter {
     /// Raises:
     ///     OSError: An I/O error.
     ///     ValueError: `finish` was called before.
-    fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let checked = self.with(py, |writer| writer.take().map(ConsumeQueueWriter::finish).transpose())?;
-        report::report(py, &checked.unwrap_or_default())
+    fn finish(&self, py: Python<'_>) -> PyResult<Report> {
+        self.check_process()?;
+        self.writer.finish(py, ConsumeQueueWriter::finish)
     }
 }

@@ -6,15 +6,15 @@ use std::thread::available_parallelism;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{Array, ArrayRef, Int64Array};
-use arrow_schema::{DataType, Field};
+use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch};
+use arrow_schema::{ArrowError, DataType, Field, SchemaRef};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCapsule, PyString, PyType};
-use pyo3_arrow::PyArray;
 use pyo3_arrow::ffi::to_array_pycapsules;
+use pyo3_arrow::{PyArray, PyRecordBatch, PySchema, PyTable};
 
 use super::integer::integer;
 use crate::hash_index::Geometry;
@@ -141,13 +141,39 @@ fn encoded_array(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayRef>> {
     Ok(None)
 }
 
-/// Returns an Arrow array as `arro3.core.Array`. The constructor is looked up once: an import costs as much as a small batch.
-pub(super) fn arro3_array(py: Python<'_>, array: ArrayRef) -> PyResult<Bound<'_, PyAny>> {
+/// An `arro3.core.RecordBatch`.
+pub(super) struct ArrowBatch(pub(super) RecordBatch);
+
+into_python!(ArrowBatch, |ArrowBatch(batch), py| PyRecordBatch::new(batch).into_arro3(py));
+
+impl TryFrom<Result<RecordBatch, ArrowError>> for ArrowBatch {
+    type Error = PyErr;
+
+    fn try_from(batch: Result<RecordBatch, ArrowError>) -> PyResult<Self> {
+        batch.map(Self).map_err(|e| PyValueError::new_err(e.to_string()))
+    }
+}
+
+/// An `arro3.core.Table`.
+pub(super) struct ArrowTable(pub(super) Vec<RecordBatch>, pub(super) SchemaRef);
+
+into_python!(ArrowTable, |ArrowTable(batches, schema), py| PyTable::try_new(batches, schema)?.into_arro3(py));
+
+/// An `arro3.core.Schema`.
+pub(super) struct ArrowSchema(pub(super) SchemaRef);
+
+into_python!(ArrowSchema, |ArrowSchema(schema), py| PySchema::new(schema).into_arro3(py));
+
+/// An `arro3.core.Array`.
+pub(super) struct ArrowArray(pub(super) ArrayRef);
+
+into_python!(ArrowArray, |ArrowArray(array), py| {
+    // The constructor is looked up once: an import costs as much as a small batch.
     static ARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let field = Field::new("", array.data_type().clone(), true);
     let capsules = to_array_pycapsules(py, Arc::new(field), &array, None)?;
     ARRAY.import(py, "arro3.core", "Array")?.call_method1(intern!(py, "from_arrow_pycapsule"), capsules)
-}
+});
 
 /// Casts a column. `TypeError` if there is no such cast, `ValueError` if a value does not fit.
 pub(super) fn cast(array: &ArrayRef, to: &DataType, what: &str) -> PyResult<ArrayRef> {

@@ -1,35 +1,31 @@
-//! `IndexFile` and `IndexHeader`.
+//! `IndexFile`, its header and its chains, and the file that is prepared to be the next one.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use pyo3_arrow::PyRecordBatchReader;
 
-use super::closable::Closable;
-use super::convert;
-use super::entry_batches::entry_batches;
-use super::index_header::PyIndexHeader;
-use super::integer;
-use super::keys::{self, list_array, warn_damage};
-use super::location;
-use super::prepared_file::PyPreparedFile;
-use super::report;
+use super::convert::{self, ArrowArray};
+use super::handle::{Closable, lock};
+use super::keys::{self, warn_damage};
 use super::time::{self, Round};
-use crate::hash_index::{Answers, CreateOptions, IndexFile, KeySource, OpenOptions, PutColumns};
+use super::{integer, location};
+use crate::hash_index::{
+    self, Answers, Buckets, ChainStatistics, CreateOptions, Header, IndexFile, KeySource, OpenOptions, Prepared,
+    PutColumns,
+};
 use crate::io::Location;
+use crate::report::Report;
 use crate::rocketmq::broker_lock::refuse_running_broker;
 use crate::rocketmq::release::Release;
 use crate::time_range::TimeRange;
+use crate::time_text::TimeText;
 
-pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<PyIndexFile>()?;
-    m.add_class::<PyIndexHeader>()?;
-    m.add_function(wrap_pyfunction!(_open_index_file, m)?)
-}
+register! { class PyIndexFile, PyIndexHeader, PyPreparedFile; fn _open_index_file, read_chain, chain_statistics }
 
 /// One index file of a RocketMQ store: it maps a key to the commit-log offsets of its candidates.
 ///
@@ -345,15 +341,15 @@ impl PyIndexFile {
     /// Returns:
     ///     list<int64>, one row per key, newest first; null where the key is null.
     #[pyo3(signature = (keys, *, topics=None, max_num=None, begin=None, end=None))]
-    fn select_batch<'py>(
+    fn select_batch(
         &self,
-        py: Python<'py>,
-        keys: &Bound<'py, PyAny>,
-        topics: Option<&Bound<'py, PyAny>>,
+        py: Python<'_>,
+        keys: &Bound<'_, PyAny>,
+        topics: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = integer::max_num)] max_num: Option<i64>,
-        begin: Option<&Bound<'py, PyAny>>,
-        end: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+        begin: Option<&Bound<'_, PyAny>>,
+        end: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<ArrowArray> {
         let file = self.inner()?;
         let keys = keys::keys(keys, topics)?;
         let range = time::time_range(begin, end)?;
@@ -365,7 +361,7 @@ impl PyIndexFile {
             })
         })?;
         warn_damage(py, damage)?;
-        list_array(py, answer)
+        Ok(answer)
     }
 
     /// Return whether the file can hold messages stored from `begin` to `end`, by its header.
@@ -436,8 +432,7 @@ impl PyIndexFile {
     /// Linear in the size of the file with "r".
     #[getter]
     fn is_repaired(&self, py: Python<'_>) -> PyResult<bool> {
-        let file = self.inner()?;
-        Ok(py.detach(|| file.is_repaired())?)
+        self.file.call(py, IndexFile::is_repaired)
     }
 
     /// True if no further entry can be put.
@@ -475,22 +470,19 @@ impl PyIndexFile {
             return Err(PyValueError::new_err(format!("batch_size={batch_size}: expected 1 or more")));
         }
         let limit = u32::try_from(batch_size).unwrap_or(u32::MAX).min(MOST_ENTRIES);
-        PyRecordBatchReader::new(entry_batches(file, limit)).into_arro3(py)
+        PyRecordBatchReader::new(hash_index::entry_batches(file, limit)).into_arro3(py)
     }
 
     /// Check the whole file for impossible content. Linear; never raises for findings.
     ///
     /// Kinds of findings: docs/findings.md.
-    fn verify<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let file = self.inner()?;
-        let checked = py.detach(|| file.verify())?;
-        report::report(py, &checked)
+    fn verify(&self, py: Python<'_>) -> PyResult<Report> {
+        self.file.call(py, IndexFile::verify)
     }
 
     /// Write the whole file to disk and wait for it. Source: `IndexFile#flush`.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
-        let file = self.inner()?;
-        Ok(py.detach(|| file.flush())?)
+        self.file.call(py, IndexFile::flush)
     }
 
     /// Close the handle. A call in another thread ends first. A second call does nothing.
@@ -556,3 +548,183 @@ const _: () = {
     const fn is_send_and_sync<T: Send + Sync>() {}
     is_send_and_sync::<PyIndexFile>();
 };
+
+/// The 40-byte header of an index file, as it was when it was read.
+#[pyclass(name = "IndexHeader", module = "logdex.rocketmq", frozen, eq, hash, get_all)]
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct PyIndexHeader {
+    /// Store time of the first entry in milliseconds; before it the seed, or 0.
+    begin_timestamp: i64,
+    /// Store time of the last entry put in milliseconds; before it the seed, or 0.
+    end_timestamp: i64,
+    /// Commit-log offset of the first entry; before it the seed, or 0.
+    begin_phy_offset: i64,
+    /// Commit-log offset of the last entry put; before it the seed, or 0.
+    end_phy_offset: i64,
+    /// Puts that found their slot empty. For information only: brokers up to 4.7.0 count every put.
+    hash_slot_count: i32,
+    /// Position of the next entry: entries + 1; 0 on disk before the first put or flush.
+    index_count: i32,
+}
+
+#[pymethods]
+impl PyIndexHeader {
+    /// Return the fields as a table, for a notebook.
+    fn _repr_html_(&self) -> String {
+        let times = [self.begin_timestamp, self.end_timestamp].map(|time| TimeText(time).to_string());
+        let numbers = [self.begin_phy_offset, self.end_phy_offset].map(|offset| offset.to_string());
+        let counts = [self.hash_slot_count, self.index_count].map(|count| count.to_string());
+        let names = ["begin", "end", "begin_phy_offset", "end_phy_offset", "hash_slot_count", "index_count"];
+        let values = times.into_iter().chain(numbers).chain(counts);
+        let rows = names.iter().zip(values).map(|(name, value)| format!("<tr><th>{name}</th><td>{value}</td></tr>"));
+        format!("<table>{}</table>", rows.collect::<String>())
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "IndexHeader(begin_timestamp={}, end_timestamp={}, begin_phy_offset={}, end_phy_offset={}, \
+             hash_slot_count={}, index_count={})",
+            self.begin_timestamp,
+            self.end_timestamp,
+            self.begin_phy_offset,
+            self.end_phy_offset,
+            self.hash_slot_count,
+            self.index_count
+        )
+    }
+}
+
+impl From<Header> for PyIndexHeader {
+    fn from(h: Header) -> Self {
+        Self {
+            begin_timestamp: h.begin_timestamp,
+            end_timestamp: h.end_timestamp,
+            begin_phy_offset: h.begin_phy_offset,
+            end_phy_offset: h.end_phy_offset,
+            hash_slot_count: h.hash_slot_count,
+            index_count: h.index_count.max(1), // IndexHeader#load
+        }
+    }
+}
+
+/// The next index file of a directory: a thread creates it without a name, extends it and brings it into memory.
+///
+/// It becomes a file of the directory when it is passed to `IndexFile.create`. Until then no other process can open it, and
+/// `close` or the end of the process removes it. If the system has no files without a name, nothing is prepared. It does not
+/// pickle, and a forked process cannot use it.
+#[pyclass(name = "PreparedFile", module = "logdex._core", frozen)]
+pub(super) struct PyPreparedFile {
+    prepared: Mutex<Option<Prepared>>,
+}
+
+impl PyPreparedFile {
+    pub(super) fn publish(&self, py: Python<'_>, path: &Path, options: CreateOptions) -> PyResult<Option<IndexFile>> {
+        let publish = || match &mut *lock(&self.prepared) {
+            Some(prepared) => prepared.publish(path, options),
+            None => Ok(None),
+        };
+        Ok(py.detach(publish)?)
+    }
+}
+
+#[pymethods]
+impl PyPreparedFile {
+    /// Start to prepare a file. If no thread can be started or the thread fails, `IndexFile.create` creates the file itself.
+    ///
+    /// Args:
+    ///     directory: The directory of the file.
+    ///     hash_slots: S, the number of slots.
+    ///     max_entries: N; the file holds N - 1 entries.
+    ///     access: "auto", "mmap" or "pread".
+    ///
+    /// Raises:
+    ///     ValueError: A geometry that no broker can open.
+    #[staticmethod]
+    #[pyo3(signature = (directory, *, hash_slots, max_entries, access="auto"))]
+    fn start(directory: PathBuf, hash_slots: i64, max_entries: i64, access: &str) -> PyResult<Self> {
+        let geometry = convert::geometry(hash_slots, max_entries)?;
+        let prepared = Prepared::start(&directory, geometry, convert::access(access)?);
+        Ok(Self { prepared: Mutex::new(Some(prepared)) })
+    }
+
+    /// Discard a file that is not published: the thread ends, and the disk space is free again.
+    fn close(&self, py: Python<'_>) {
+        let close = || lock(&self.prepared).take();
+        py.detach(|| drop(close()));
+    }
+}
+
+/// Position, hash of the key, offset in the log, stored time difference in s, position of the next older entry.
+type Link = (u32, i32, i64, i32, i32);
+
+/// Slot, position of its newest entry, links, number of entries, and what ends the chain early.
+type Chain = (u32, i32, Vec<Link>, u32, Option<String>);
+
+/// Follow the chain of a hash in an index file, as the bytes have it.
+///
+/// Args:
+///     file: The index file.
+///     key_hash: Hash of the index key.
+///     max_links: The most entries to return.
+///
+/// Returns:
+///     The slot; the position of its newest entry, as stored; a tuple for each entry, newest first: position, hash of the
+///     key, offset in the log, time difference in s, position of the next older entry; the number of entries; and what ends
+///     the chain before its last entry, or None.
+///
+/// Raises:
+///     OSError: An I/O error.
+#[pyfunction]
+fn read_chain(py: Python<'_>, file: &PyIndexFile, key_hash: i32, max_links: usize) -> PyResult<Chain> {
+    let file = file.inner()?;
+    let chain = py.detach(|| file.chain(key_hash, max_links))?;
+    let links = chain.links.into_iter();
+    let links = links.map(|(at, entry)| (at, entry.key_hash, entry.phy_offset, entry.time_diff, entry.prev_index));
+    Ok((chain.slot, chain.slot_value, links.collect(), chain.length, chain.broken_by))
+}
+
+/// Slots by the length of their chain, entries by region, begin and entries of each time bucket, number of different hashes.
+type Statistics = (BTreeMap<u32, u64>, Vec<u64>, Vec<(i64, u64)>, u64);
+
+/// Bytes of an entry, for the progress.
+const ENTRY_LEN: u64 = 20;
+
+/// Count the entries of index files. Linear; needs 4 bytes of memory for each slot and entry of a file.
+///
+/// Args:
+///     files: The index files.
+///     time_buckets: The most buckets of equal length over the store times of all files.
+///     regions: Number of equal parts of the slots.
+///     progress: Called after each file with the finished bytes, and the total.
+///
+/// Returns:
+///     A dict: chain length (0: empty) to number of slots; a list: entries in each region of the slots; a list: begin in ms and
+///     entries of each time bucket, up to the last one that has any; the number of different key hashes of each file, added up.
+///
+/// Raises:
+///     OSError: An I/O error.
+#[pyfunction]
+#[pyo3(signature = (files, *, time_buckets, regions, progress=None))]
+#[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
+fn chain_statistics(
+    py: Python<'_>,
+    files: Vec<Py<PyIndexFile>>,
+    time_buckets: u32,
+    regions: u32,
+    progress: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Statistics> {
+    let files = files.iter().map(|file| file.get().inner()).collect::<PyResult<Vec<_>>>()?;
+    let buckets = py.detach(|| Buckets::over(&files, time_buckets, regions))?;
+    let mut total = ChainStatistics { regions: vec![0; regions as usize], ..ChainStatistics::default() };
+    let lengths = files.iter().map(|file| Ok(u64::from(file.len()?))).collect::<PyResult<Vec<_>>>()?;
+    let mut entries = 0;
+    for (file, length) in files.iter().zip(&lengths) {
+        total.add(&py.detach(|| file.chain_statistics(buckets))?);
+        entries += length;
+        if let Some(progress) = progress {
+            progress.call1((entries * ENTRY_LEN, lengths.iter().sum::<u64>() * ENTRY_LEN))?;
+        }
+    }
+    let begins = (0..).map(|number| buckets.begin_ms.saturating_add(number * buckets.width_ms));
+    Ok((total.chains, total.regions, begins.zip(total.times).collect(), total.distinct_hashes))
+}

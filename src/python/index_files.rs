@@ -1,29 +1,25 @@
 //! `IndexFiles`, and the names of an index directory.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use pyo3::prelude::*;
 
-use super::closable::Closable;
-use super::convert;
+use super::convert::{self, ArrowArray};
+use super::handle::Closable;
+use super::handle::lock;
 use super::index_file::{PyIndexFile, answers};
 use super::integer;
-use super::keys::{self, list_array, log_notes, warn_damage};
-use super::report;
+use super::keys::{self, log_notes, warn_damage};
 use super::time;
 use crate::error::Result;
 use crate::hash_index::directory::{self, Entry, FilesOptions, IndexFiles};
 use crate::hash_index::{self, IndexFile, KeySource as _, OpenOptions};
 use crate::io::Location;
+use crate::report::Report;
 use crate::time_range::TimeRange;
 
-pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<PyIndexFiles>()?;
-    m.add_function(wrap_pyfunction!(is_index_file_name, m)?)?;
-    m.add_function(wrap_pyfunction!(list_index_directory, m)?)?;
-    m.add_function(wrap_pyfunction!(read_committed, m)?)
-}
+register! { class PyIndexFiles; fn is_index_file_name, list_index_directory, read_committed }
 
 /// Return whether a broker takes a name for an index file: a signed decimal of 64 bits, in the digits of any script.
 ///
@@ -91,7 +87,7 @@ impl PyIndexFiles {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(Arc<IndexFile>, Py<PyIndexFile>)>> {
-        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.handles)
     }
 
     /// The handles of open files: each file keeps its handle.
@@ -270,16 +266,16 @@ impl PyIndexFiles {
     ///     list<int64>, one row per key: commit-log offsets, newest first; null where the key or topic is null.
     #[pyo3(signature = (keys, *, topics=None, max_num=None, begin=None, end=None, clock_slack_ms=3_600_000))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
-    fn select<'py>(
+    fn select(
         &self,
-        py: Python<'py>,
-        keys: &Bound<'py, PyAny>,
-        topics: Option<&Bound<'py, PyAny>>,
+        py: Python<'_>,
+        keys: &Bound<'_, PyAny>,
+        topics: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = integer::max_num)] max_num: Option<i64>,
-        begin: Option<&Bound<'py, PyAny>>,
-        end: Option<&Bound<'py, PyAny>>,
+        begin: Option<&Bound<'_, PyAny>>,
+        end: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = integer::clock_slack_ms)] clock_slack_ms: i64,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    ) -> PyResult<ArrowArray> {
         let keys = keys::keys(keys, topics)?;
         let (range, max_num) = (time::time_range(begin, end)?, convert::max_num(max_num)?);
         let (answer, damage) = self.with(py, |files| {
@@ -291,13 +287,12 @@ impl PyIndexFiles {
             })
         })?;
         warn_damage(py, damage)?;
-        list_array(py, answer)
+        Ok(answer)
     }
 
     /// Check everything in the directory, also what a load would leave out; linear in the size of the files.
-    fn verify<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let checked = self.with(py, IndexFiles::verify)?;
-        report::report(py, &checked)
+    fn verify(&self, py: Python<'_>) -> PyResult<Report> {
+        self.with(py, IndexFiles::verify)
     }
 
     /// Close all files, also those that callers hold.

@@ -1,19 +1,22 @@
-//! Keys from Python, single and in columns, and the lists of offsets that answer them.
+//! Keys and entries from Python, single and in columns, their hashes, and the lists of offsets that answer them.
 
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, Int32Array, ListArray, StringArray};
+use arrow_array::{Array, ArrayRef, Int32Array, StringArray};
 use arrow_schema::DataType;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
-use super::convert::{arro3_array, arrow_array, cast};
+use super::convert::{self, ArrowArray, ArrowSchema, arrow_array, cast};
+use super::time;
 use crate::error::Result;
 use crate::hash_index::{Damage, Hits, KeyColumn, KeySource, Keys, Topics, key_hash_of_units, key_hash_of_utf8};
 use crate::io::Location;
 use crate::java_text::decode_utf8;
+
+register! { fn key_hash, key_hashes, entry_columns, entry_schema, index_key }
 
 /// Keys of a batch call: whole index keys, or keys with one topic or a column of topics.
 pub(super) fn keys(keys: &Bound<'_, PyAny>, topics: Option<&Bound<'_, PyAny>>) -> PyResult<Keys> {
@@ -107,7 +110,17 @@ fn text_of(item: &Bound<'_, PyAny>, what: &str) -> PyResult<String> {
     Err(PyTypeError::new_err(format!("{what}: expected str, UTF-8 bytes or None, found {found}")))
 }
 
-/// The hash of one index key: a `str`, which may hold lone surrogates, or UTF-8 `bytes`.
+/// Return the hash of a whole index key, 0 to 2147483647: Java's `String.hashCode` made non-negative.
+///
+/// Args:
+///     key: `topic#key` as `str` (lone surrogates are hashed as they are) or as UTF-8 `bytes`.
+///
+/// Source: `IndexFile#indexKeyHashMethod`; docs/formats/rocketmq-index.md, "Key hash".
+///
+/// Example:
+///     >>> key_hash("TopicTest#MessageKey")
+///     638347386
+#[pyfunction]
 pub(super) fn key_hash(key: &Bound<'_, PyAny>) -> PyResult<i32> {
     if let Ok(text) = key.cast::<PyString>() {
         if let Ok(text) = text.to_cow() {
@@ -130,14 +143,10 @@ pub(super) fn key_hash(key: &Bound<'_, PyAny>) -> PyResult<i32> {
 pub(super) fn select<D>(
     keys: &Keys,
     run: impl FnOnce(&Keys, &mut Hits) -> Result<Option<D>>,
-) -> Result<(ListArray, Option<D>)> {
+) -> Result<(ArrowArray, Option<D>)> {
     let mut hits = Hits::with_rows(keys.len());
     let damage = run(keys, &mut hits)?;
-    Ok((hits.into_list_array(keys.nulls().cloned()), damage))
-}
-
-pub(super) fn list_array(py: Python<'_>, answer: ListArray) -> PyResult<Bound<'_, PyAny>> {
-    arro3_array(py, Arc::new(answer))
+    Ok((ArrowArray(Arc::new(hits.into_list_array(keys.nulls().cloned()))), damage))
 }
 
 /// Logs what was passed over.
@@ -152,4 +161,81 @@ pub(super) fn log_notes(py: Python<'_>, notes: Vec<String>) -> PyResult<()> {
 /// Logs that a chain was broken, and that the answer is complete all the same.
 pub(super) fn warn_damage(py: Python<'_>, damage: Option<(Location, Damage)>) -> PyResult<()> {
     log_notes(py, damage.map(|(path, damage)| damage.note(&path)).into_iter().collect())
+}
+
+/// Return the hashes of many keys, 4 bytes each. Batch calls accept them as keys.
+///
+/// Args:
+///     keys: Keys, or whole index keys where no topic is given: an Arrow column or a sequence.
+///     topics: One topic for all keys, or a column of them.
+///
+/// Returns:
+///     int32, one a row; null where the key or topic is null.
+///
+/// Raises:
+///     ValueError: Columns of different lengths.
+///     TypeError: Columns that are neither text nor bytes.
+#[pyfunction]
+#[pyo3(signature = (keys, *, topics=None))]
+fn key_hashes<'py>(
+    py: Python<'py>,
+    keys: &Bound<'py, PyAny>,
+    topics: Option<&Bound<'py, PyAny>>,
+) -> PyResult<ArrowArray> {
+    let keys = self::keys(keys, topics)?;
+    Ok(ArrowArray(Arc::new(py.detach(|| keys.hashes()))))
+}
+
+/// Return the Arrow schema of `IndexFile.entries`.
+#[pyfunction]
+fn entry_schema() -> ArrowSchema {
+    ArrowSchema(crate::hash_index::entry_schema())
+}
+
+/// Return the text that is hashed for a key of a topic: `topic#key`. Source: `IndexService#buildKey`.
+#[pyfunction]
+fn index_key<'py>(topic: &Bound<'py, PyString>, key: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
+    // Python concatenates them: its strings may hold lone surrogates.
+    topic.add("#")?.add(key)
+}
+
+/// Return the columns of index entries in the types of a put.
+///
+/// Args:
+///     topic: Topics: an Arrow column or a sequence, like all four.
+///     key: Keys, without topics.
+///     phy_offset: Commit-log offsets.
+///     store_timestamp: Store times: integers in ms, timestamps or datetimes.
+///
+/// Returns:
+///     Four Arrow columns in this order: twice text or bytes, twice 64-bit integers.
+///
+/// Raises:
+///     TypeError: A column is of another type.
+///     ValueError: A number does not fit in 64 bits, a text is not valid, a value is null, or the columns differ in length.
+#[pyfunction]
+fn entry_columns(
+    topic: &Bound<'_, PyAny>,
+    key: &Bound<'_, PyAny>,
+    phy_offset: &Bound<'_, PyAny>,
+    store_timestamp: &Bound<'_, PyAny>,
+) -> PyResult<[ArrowArray; 4]> {
+    let columns: [(&str, ArrayRef); 4] = [
+        ("topic", text_column(topic, "topic")?.into_array()),
+        ("key", text_column(key, "key")?.into_array()),
+        ("phy_offset", Arc::new(convert::int64_column(phy_offset, "phy_offset")?)),
+        ("store_timestamp", Arc::new(time::time_column(store_timestamp, "store_timestamp")?)),
+    ];
+    let rows = columns.first().map_or(0, |(_, column)| column.len());
+    for (name, column) in &columns {
+        if column.len() != rows {
+            let lengths: Vec<_> = columns.iter().map(|(name, column)| format!("{name} {}", column.len())).collect();
+            return Err(PyValueError::new_err(format!("the columns differ in length: {}", lengths.join(", "))));
+        }
+        if column.null_count() > 0 {
+            let text = format!("column {name}: expected no nulls, found {}", column.null_count());
+            return Err(PyValueError::new_err(text));
+        }
+    }
+    Ok(columns.map(|(_, column)| ArrowArray(column)))
 }

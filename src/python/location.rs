@@ -1,31 +1,32 @@
-//! Paths and URLs from Python, and paths for Python.
+//! Paths and URLs from Python, paths for Python, and file systems of Python: those of fsspec, `pyarrow.fs` and obstore.
 //!
 //! A parameter of the type [`Location`] takes a path or URL, and is read with the options that a `RemotePath` has. Use
 //! `#[pyo3(from_py_with = location::local_path)]` before a path that is written.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyIterator, PyList};
 
-use super::remote_path::PyRemotePath;
+use crate::error::{Error, Result};
+use crate::io::remote::file_system::{Described, FileSystem};
 use crate::io::remote::{self, Objects, upload};
+use crate::io::storage::{self, Entry, Kind, Status};
 use crate::io::{Location, locate};
+use crate::kafka::tiered;
 
-pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_function(wrap_pyfunction!(parse_local_path, m)?)?;
-    m.add_function(wrap_pyfunction!(py_locate, m)?)?;
-    m.add_function(wrap_pyfunction!(locate_all, m)?)?;
-    m.add_function(wrap_pyfunction!(locate_beside, m)?)?;
-    m.add_function(wrap_pyfunction!(join_directories, m)?)?;
-    m.add_function(wrap_pyfunction!(without_secrets, m)?)?;
-    m.add_function(wrap_pyfunction!(expect_lists, m)?)?;
-    m.add_function(wrap_pyfunction!(expect_heads, m)?)?;
-    m.add_function(wrap_pyfunction!(forget_lists, m)?)?;
-    m.add_function(wrap_pyfunction!(put_remote, m)?)?;
-    m.add_function(wrap_pyfunction!(upload_file, m)?)?;
-    m.add_function(wrap_pyfunction!(delete_remote, m)?)
+register! {
+    class PyRemotePath;
+    fn parse_local_path, py_locate, locate_all, locate_beside, join_directories, without_secrets, expect_lists,
+    expect_heads, forget_lists, put_remote, upload_file, delete_remote, file_system_root
 }
 
 /// Options of a store, by name.
@@ -71,6 +72,15 @@ pub(super) fn paths(value: &Bound<'_, PyAny>) -> PyResult<Location> {
         return value.extract();
     }
     Ok(locate::locate_all(&value.extract::<PathBuf>()?, &[])?)
+}
+
+/// The locations in a file system of paths with commas between; without one, as [`paths`].
+pub(super) fn in_file_system(
+    locations: &Bound<'_, PyAny>,
+    filesystem: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Location> {
+    let Some(filesystem) = filesystem else { return paths(locations) };
+    locations.py().import("logdex._filesystem")?.call_method1("all_in_filesystem", (locations, filesystem))?.extract()
 }
 
 /// Return the local path that a path or a `file:` URL means.
@@ -197,4 +207,263 @@ pub(super) fn waiting<T: Send>(py: Python<'_>, path: &Location, call: impl FnOnc
 pub(super) fn in_memory(name: &str, data: &[u8]) -> PyResult<Location> {
     let files = Objects::in_memory([(name.to_owned(), Bytes::copy_from_slice(data))])?;
     Ok(Location::whole(files).join(name))
+}
+
+/// A path in a store that is not on this machine, with the methods of `pathlib.Path` that read.
+///
+/// It holds its store with the options of it, and is pickled with them, so that another process can read it. `str` and `repr`,
+/// which users read, have the URL only.
+#[pyclass(name = "RemotePath", module = "logdex._core", frozen, eq, ord, hash)]
+#[derive(PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct PyRemotePath(pub(super) Location);
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// The numbers of `os.stat_result` for a kind of file.
+const S_IFDIR: u32 = 0o040_000;
+const S_IFREG: u32 = 0o100_000;
+
+impl PyRemotePath {
+    fn status(&self, py: Python<'_>) -> PyResult<Option<Status>> {
+        match py.detach(|| storage::status(&self.0)) {
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            found => Ok(Some(found?)),
+        }
+    }
+}
+
+#[pymethods]
+impl PyRemotePath {
+    fn __fspath__(&self) -> String {
+        text(&self.0)
+    }
+
+    fn __str__(&self) -> String {
+        text(&self.0)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("RemotePath({:?})", text(&self.0))
+    }
+
+    fn __truediv__(&self, below: std::path::PathBuf) -> Self {
+        Self(self.0.join(below))
+    }
+
+    /// Pickle it with all that another process needs.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        let core = py.import("logdex._core")?;
+        let of = |name: &str| core.getattr(name);
+        if let Some((sources, below)) = tiered::sources(&self.0) {
+            let keys: std::collections::BTreeMap<_, _> = sources.keys.iter().cloned().collect();
+            let made = (sources.local.clone(), sources.remote.clone(), keys, py.None(), text(below));
+            return Ok((of("join_tiered")?, made.into_pyobject(py)?.into_any()));
+        }
+        if !self.0.parts().is_empty() {
+            return Ok((of("join_directories")?, (self.0.parts().to_vec(),).into_pyobject(py)?.into_any()));
+        }
+        if !self.0.objects().is_some_and(crate::io::remote::Objects::is_of_machines) {
+            let shown = text(&self.0);
+            let advice = "only this process has its store; open it in each process";
+            return Err(PyTypeError::new_err(format!(
+                "{shown}: a path of filesystem= or of bytes is not pickled: {advice}"
+            )));
+        }
+        Ok((of("locate")?, (text(&self.0), self.storage_options()).into_pyobject(py)?.into_any()))
+    }
+
+    /// The options of the store, by name.
+    #[getter]
+    fn storage_options(&self) -> std::collections::BTreeMap<String, String> {
+        self.0.objects().map(|objects| objects.options().iter().cloned().collect()).unwrap_or_default()
+    }
+
+    /// The last part.
+    #[getter]
+    fn name(&self) -> String {
+        self.0.file_name().map(|name| text(Path::new(name))).unwrap_or_default()
+    }
+
+    /// The ending of the last part, with its dot.
+    #[getter]
+    fn suffix(&self) -> String {
+        self.0.extension().map(|ending| format!(".{}", text(Path::new(ending)))).unwrap_or_default()
+    }
+
+    /// The directory; that of the whole store is its own.
+    #[getter]
+    fn parent(&self) -> Self {
+        Self(self.0.parent().unwrap_or_else(|| self.0.clone()))
+    }
+
+    /// The directories above, up to that of the whole store.
+    #[getter]
+    fn parents(&self) -> Vec<Self> {
+        std::iter::successors(self.0.parent(), Location::parent).map(Self).collect()
+    }
+
+    /// Return the same path with another last part.
+    fn with_name(&self, name: &str) -> Self {
+        Self(self.0.with_file_name(name))
+    }
+
+    /// Return the same path with another ending.
+    fn with_suffix(&self, suffix: &str) -> Self {
+        Self(self.0.with_extension(suffix.trim_start_matches('.')))
+    }
+
+    /// Return the path itself: no directory is the current one.
+    fn absolute(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    /// Return the path itself: no store has links.
+    fn resolve(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    /// Return true.
+    #[expect(clippy::unused_self, reason = "as pathlib.Path")]
+    fn is_absolute(&self) -> bool {
+        true
+    }
+
+    /// Return mode, length and times; the time of a directory is now, since no store keeps it.
+    ///
+    /// Raises:
+    ///     OSError: There is nothing, or the store cannot be reached.
+    fn stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let found = py.detach(|| storage::status(&self.0))?;
+        let mode = if found.kind == Kind::Directory { S_IFDIR } else { S_IFREG };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        let ns = found.modified_ns().map_or(now, |ns| u128::try_from(ns).unwrap_or_default());
+        #[expect(clippy::cast_precision_loss, reason = "as Python has them")]
+        let (whole, exact) = (ns / 1_000_000_000, ns as f64 / 1e9);
+        let numbers = [u128::from(mode), 0, 0, 1, 0, 0, u128::from(found.len), whole, whole, whole];
+        let all = PyList::new(py, numbers)?;
+        [exact; 3].iter().try_for_each(|time| all.append(time))?;
+        [ns; 3].iter().try_for_each(|time| all.append(time))?;
+        py.import("os")?.getattr("stat_result")?.call1((all,))
+    }
+
+    /// Return whether it is a directory.
+    fn is_dir(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.status(py)?.is_some_and(|found| found.kind == Kind::Directory))
+    }
+
+    /// Return whether it is a file.
+    fn is_file(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.status(py)?.is_some_and(|found| found.kind == Kind::File))
+    }
+
+    /// Return whether there is a file or a directory.
+    fn exists(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.status(py)?.is_some())
+    }
+
+    /// Return what is in a directory by name: the path of each, and its length; None for a directory.
+    ///
+    /// Raises:
+    ///     OSError: There is no such directory, or the store cannot be reached.
+    fn entries(&self, py: Python<'_>) -> PyResult<Vec<(Location, Option<u64>)>> {
+        Ok(py.detach(|| {
+            // What was deleted since it was listed is left out.
+            let described = |entry: Entry| {
+                let status = entry.status()?;
+                Ok(status.map(|status| (entry.path, Some(status.len).filter(|_| status.kind != Kind::Directory))))
+            };
+            let mut entries = storage::list(&self.0)?;
+            entries.sort_by(|a, b| a.name.cmp(&b.name));
+            entries.into_iter().map(described).filter_map(Result::transpose).collect::<Result<_>>()
+        })?)
+    }
+
+    /// Return an iterator of the paths in a directory.
+    ///
+    /// Raises:
+    ///     OSError: As `entries`.
+    fn iterdir<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        let paths: Vec<Location> = self.entries(py)?.into_iter().map(|(path, _)| path).collect();
+        paths.into_pyobject(py)?.try_iter()
+    }
+
+    /// Return an iterator of the paths below that match the parts of a pattern.
+    ///
+    /// Raises:
+    ///     OSError: The store cannot be reached.
+    fn glob<'py>(&self, py: Python<'py>, pattern: &str) -> PyResult<Bound<'py, PyIterator>> {
+        let matches = py.import("fnmatch")?.getattr("fnmatchcase")?;
+        let mut found = vec![self.0.clone()];
+        for part in pattern.split('/') {
+            let mut next = Vec::new();
+            for directory in found.into_iter().map(Self) {
+                let entries = if directory.is_dir(py)? { directory.entries(py)? } else { Vec::new() };
+                for (path, _) in entries {
+                    if matches.call1((path.file_name().unwrap_or_default(), part))?.extract()? {
+                        next.push(path);
+                    }
+                }
+            }
+            found = next;
+        }
+        found.into_pyobject(py)?.try_iter()
+    }
+}
+
+/// Name, length (None: a directory), time of the last change in ns, `ETag`.
+type GivenEntry = (String, Option<u64>, Option<u64>, Option<String>);
+
+/// An adapter of `logdex._filesystem`.
+#[derive(Debug)]
+struct Adapter(Py<PyAny>);
+
+impl Adapter {
+    /// Calls Python; each call waits for the interpreter lock.
+    fn call<T>(&self, call: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T>) -> io::Result<T> {
+        let called = Python::try_attach(|py| call(self.0.bind(py)).map_err(io::Error::from));
+        called.unwrap_or_else(|| Err(io::Error::other("the interpreter ends")))
+    }
+}
+
+fn described((name, len, modified_ns, etag): GivenEntry) -> Described {
+    Described { name, len, modified: modified_ns.map(|ns| UNIX_EPOCH + Duration::from_nanos(ns)), etag }
+}
+
+impl FileSystem for Adapter {
+    fn list(&self, directory: &str) -> io::Result<Vec<Described>> {
+        let entries: Vec<GivenEntry> = self.call(|adapter| adapter.call_method1("entries", (directory,))?.extract())?;
+        Ok(entries.into_iter().map(described).collect())
+    }
+
+    fn status(&self, path: &str) -> io::Result<Described> {
+        let entry: GivenEntry = self.call(|adapter| adapter.call_method1("status", (path,))?.extract())?;
+        Ok(described(entry))
+    }
+
+    fn read(&self, path: &str, range: Range<u64>) -> io::Result<Bytes> {
+        let (begin, len) = (range.start, range.end - range.start);
+        let bytes: PyBackedBytes =
+            self.call(|adapter| Ok(adapter.call_method1("read", (path, begin, len))?.extract()?))?;
+        Ok(Bytes::copy_from_slice(&bytes))
+    }
+
+    /// Releases the interpreter lock during a call. The thread may hold it although this crate did not take it: a consumer of an
+    /// Arrow stream may hold it while it reads.
+    fn wait(&self, call: &mut (dyn FnMut() + Send)) {
+        if Python::try_attach(|py| py.detach(&mut *call)).is_none() {
+            // The interpreter is shutting down.
+            call();
+        }
+    }
+}
+
+/// Return the path of the root of a file system.
+///
+/// Args:
+///     adapter: An adapter of `logdex._filesystem`.
+#[pyfunction]
+fn file_system_root(adapter: Py<PyAny>) -> Location {
+    Location::whole(Objects::in_file_system(Arc::new(Adapter(adapter))))
 }

@@ -2,55 +2,62 @@
 #![allow(clippy::needless_pass_by_value, clippy::used_underscore_items, reason = "PyO3 calls with owned arguments")]
 #![allow(missing_docs, clippy::doc_markdown, reason = "the doc comments are Python docstrings")]
 
+/// Defines the function `register`, which adds classes and functions of a file to the module.
+macro_rules! register {
+    ($(class $($class:ident),+)? $(; fn $($function:ident),+)?) => {
+        pub(super) fn register(m: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
+            use pyo3::types::PyModuleMethods as _;
+            $($(m.add_class::<$class>()?;)+)?
+            $($(m.add_function(pyo3::wrap_pyfunction!($function, m)?)?;)+)?
+            Ok(())
+        }
+    };
+    (fn $($function:ident),+) => { register! { ; fn $($function),+ } };
+}
+
+/// Defines the object of Python for a value of Rust.
+macro_rules! into_python {
+    ($kind:ty, |$value:pat_param, $py:ident| $object:expr) => {
+        impl<'py> pyo3::IntoPyObject<'py> for $kind {
+            type Target = pyo3::PyAny;
+            type Output = pyo3::Bound<'py, pyo3::PyAny>;
+            type Error = pyo3::PyErr;
+
+            fn into_pyobject(self, $py: pyo3::Python<'py>) -> pyo3::PyResult<Self::Output> {
+                let $value = self;
+                $object
+            }
+        }
+    };
+}
+
 mod batch_stream;
-mod candidates;
-mod chains;
 mod checkpoint;
-mod closable;
 mod commit_log;
 mod commit_log_writer;
 mod consume_queue;
 mod consume_queue_writer;
 mod convert;
-mod entry_batches;
-mod entry_rows;
 mod errors;
-mod fastjson;
-mod file_system;
-mod given_batches;
-mod handle_mutex;
-mod hash_index;
-mod index_cross_check;
+mod handle;
 mod index_entries;
 mod index_file;
 mod index_files;
-mod index_header;
-mod index_recovery;
-mod index_rows;
 mod integer;
 mod kafka;
 mod keys;
 mod location;
-mod message_filter;
-mod message_input;
-mod message_object;
-mod message_reader;
-mod planned_log;
-mod prepared_file;
-mod queue_cross_check;
-mod queue_reader;
+mod locks;
+mod messages;
 mod queues;
 mod read_plan;
-mod remote_path;
 mod remoting;
 mod report;
 mod sealed;
 mod signals;
 mod small_file;
 mod store;
-mod store_lock;
 mod text_rows;
-mod thread_lock;
 mod time;
 
 use pyo3::prelude::*;
@@ -63,44 +70,33 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     m.add("CODECS", PyTuple::new(m.py(), crate::decompress::CODECS)?)?;
     m.add("SCHEMES", PyTuple::new(m.py(), crate::io::remote::url::SCHEMES)?)?;
+    m.add("DEFAULT_DELAY_LEVELS", crate::rocketmq::consume_queue::DelayLevels::DEFAULT)?;
+    m.add("INDEXED_COLUMNS", PyTuple::new(m.py(), crate::rocketmq::index_entries::INDEXED_COLUMNS)?)?;
     signals::register();
-    hash_index::register(m)?;
-    index_file::register(m)?;
-    index_files::register(m)?;
-    planned_log::register(m)?;
-    location::register(m)?;
-    m.add_class::<remote_path::PyRemotePath>()?;
-    file_system::register(m)?;
-    prepared_file::register(m)?;
-    checkpoint::register(m)?;
-    commit_log::register(m)?;
-    commit_log_writer::register(m)?;
-    consume_queue::register(m)?;
-    consume_queue_writer::register(m)?;
-    queue_cross_check::register(m)?;
-    given_batches::register(m)?;
-    fastjson::register(m)?;
-    remoting::register(m)?;
-    report::register(m)?;
-    sealed::register(m)?;
-    store::register(m)?;
-    small_file::register(m)?;
-    store_lock::register(m)?;
-    text_rows::register(m)?;
-    thread_lock::register(m)?;
-    message_filter::register(m)?;
-    queue_reader::register(m)?;
-    queues::register(m)?;
-    read_plan::register(m)?;
-    message_reader::register(m)?;
-    index_entries::register(m)?;
-    index_cross_check::register(m)?;
-    index_recovery::register(m)?;
-    index_rows::register(m)?;
-    candidates::register(m)?;
-    chains::register(m)?;
-    entry_rows::register(m)?;
-    message_input::register(m)?;
-    message_object::register(m)?;
-    kafka::register(m)
+    let files = [
+        batch_stream::register,
+        checkpoint::register,
+        commit_log::register,
+        commit_log_writer::register,
+        consume_queue::register,
+        consume_queue_writer::register,
+        index_entries::register,
+        index_file::register,
+        index_files::register,
+        kafka::register,
+        keys::register,
+        location::register,
+        locks::register,
+        messages::register,
+        queues::register,
+        read_plan::register,
+        remoting::register,
+        report::register,
+        sealed::register,
+        small_file::register,
+        store::register,
+        text_rows::register,
+        time::register,
+    ];
+    files.iter().try_for_each(|register| register(m))
 }

@@ -1,7 +1,8 @@
-//! `ReadPlan` and `MessageStream`: the plan of a read, cut into pieces for tasks, or read in the order of the log.
+//! The plan of a read, cut into pieces for tasks, or read in the order of the log; and files as a plan saw them.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::ffi::OsString;
+use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use pyo3::exceptions::PyValueError;
@@ -9,18 +10,19 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyTuple};
 
 use super::batch_stream::{BatchStream, Batches, batch_reader};
-use super::commit_log::PyCommitLog;
-use super::integer;
-use super::planned_log::PyPlannedLog;
-use super::report;
-use crate::error::{Error, Result};
+use super::commit_log::{PyCommitLog, Settings};
+use super::handle::{Closable, Raised};
+use super::{convert, integer};
+use crate::error::Result;
+use crate::io::storage::{self, Identity};
+use crate::io::{Location, PlannedFile};
 use crate::report::Finding;
-use crate::rocketmq::commit_log::PlannedLog;
+use crate::rocketmq::commit_log::{Lost, PlannedLog};
 use crate::rocketmq::store::{MessageStream, Plan, Queues, ScanChoice, TaskPiece};
 
-pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<PyReadPlan>()?;
-    m.add_class::<PyMessageStream>()
+register! {
+    class PyReadPlan, PyMessageStream, PyPlannedLog;
+    fn _planned_log, plan_log, plan_files, planned_file_faults
 }
 
 /// Parses "auto", True or False.
@@ -38,19 +40,14 @@ pub(super) fn with_known_topics<T: Send>(
     known_topics: Option<Py<PyAny>>,
     call: impl FnOnce(&(dyn Fn() -> Result<Option<Vec<String>>> + Sync)) -> Result<T> + Send,
 ) -> PyResult<T> {
-    let raised = Mutex::new(None);
+    let raised = Raised::default();
     let known = || {
         let Some(known_topics) = &known_topics else { return Ok(None) };
-        Python::attach(|py| known_topics.call0(py)?.extract(py)).map_err(|error| {
-            *raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-            Error::InvalidArgument("the topics of the store are not known".to_owned())
-        })
+        let topics = Python::attach(|py| known_topics.call0(py)?.extract(py));
+        raised.keep(topics, "the topics of the store are not known")
     };
     let answer = py.detach(|| call(&known));
-    if let Some(error) = raised.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        return Err(error);
-    }
-    Ok(answer?)
+    raised.check(answer)
 }
 
 /// The plan of a read, for tasks.
@@ -78,8 +75,8 @@ impl PyReadPlan {
     }
 
     /// Return the missing parts of the log that may hold a match, as findings.
-    fn gaps<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        report::findings(py, &py.detach(|| self.plan.gaps())?)
+    fn gaps(&self, py: Python<'_>) -> PyResult<Vec<Finding>> {
+        Ok(py.detach(|| self.plan.gaps())?)
     }
 
     /// Cut the plan into pieces of about `piece_bytes` bytes.
@@ -169,15 +166,9 @@ batch_reader! {
     PyMessageStream {
         /// Return the missing and damaged places that were passed over, and the texts for the log of the program, without the first
         /// ones of each.
-        fn news<'py>(
-            &self,
-            py: Python<'py>,
-            findings: usize,
-            texts: usize,
-        ) -> PyResult<(Vec<Bound<'py, PyAny>>, Vec<String>)> {
+        fn news(&self, py: Python<'_>, findings: usize, texts: usize) -> PyResult<(Vec<Finding>, Vec<String>)> {
             let notes = self.0.notes(py)?;
-            let found = notes.findings.get(findings..).unwrap_or_default();
-            Ok((report::findings(py, found)?, notes.texts.get(texts..).unwrap_or_default().to_vec()))
+            Ok((notes.findings.into_iter().skip(findings).collect(), notes.texts.into_iter().skip(texts).collect()))
         }
 
         /// The requested topics that have queues, as far as they were looked up.
@@ -186,4 +177,129 @@ batch_reader! {
             Ok(self.0.notes(py)?.queued_topics.iter().cloned().collect())
         }
     }
+}
+
+/// Path, length, CRC-32 of the first 64 bytes if they are written, and `ETag`.
+type Planned = (OsString, u64, Option<u32>, Option<String>);
+
+/// Files of a commit log that a reader needs, as a plan saw them: `plan_log` and `ReadPlan.cut` return it.
+///
+/// It pickles, so that a process on another machine can open these files, or report which of them it lacks.
+#[pyclass(name = "PlannedLog", module = "logdex._core", frozen)]
+pub(super) struct PyPlannedLog {
+    planned: Arc<PlannedLog>,
+    directory: Location,
+    settings: Settings,
+}
+
+impl PyPlannedLog {
+    pub(super) fn new(planned: Arc<PlannedLog>, log: &PyCommitLog) -> Self {
+        Self { planned, directory: log.directory(), settings: log.settings().clone() }
+    }
+}
+
+/// [`Lost`] for Python.
+type PyLost = (Location, String, String);
+
+fn python_lost(lost: Vec<Lost>) -> Vec<PyLost> {
+    lost.into_iter().collect()
+}
+
+/// The arguments that make a plan again.
+type Reduced<'py> = (Bound<'py, PyAny>, (Location, Settings, Vec<Planned>, u64, Option<u64>));
+
+/// Unpickle a plan. Its files are in the directory's store.
+#[pyfunction]
+fn _planned_log(
+    directory: Location,
+    settings: Settings,
+    files: Vec<Planned>,
+    last_file: u64,
+    last_message: Option<u64>,
+) -> PyPlannedLog {
+    let files = files
+        .into_iter()
+        .map(|(path, len, head, etag)| PlannedFile { path: directory.at(path.into()), len, head, etag })
+        .collect();
+    PyPlannedLog { planned: Arc::new(PlannedLog { files, last_file, last_message }), directory, settings }
+}
+
+#[pymethods]
+impl PyPlannedLog {
+    /// Open the log of these files, with the options of the planned one. The directory is not listed.
+    ///
+    /// Returns:
+    ///     The log, without files that are missing, shorter, or other ones; and what is lost: the path, what was planned, and what
+    ///     is there. If the last message of the log was planned but is not there, that is the last of them.
+    ///
+    /// Raises:
+    ///     OSError: An I/O error.
+    fn open(&self, py: Python<'_>) -> PyResult<(PyCommitLog, Vec<PyLost>)> {
+        let options = self.settings.options()?;
+        let (log, lost) = py.detach(|| self.planned.open(&self.directory, options))?;
+        Ok((PyCommitLog::new(Closable::new(log, self.directory.clone()), self.settings.clone()), python_lost(lost)))
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
+        let make = py.import("logdex._core")?.getattr("_planned_log")?;
+        let plan = &self.planned;
+        let of_file = |file: &PlannedFile| (file.path.as_os_str().to_owned(), file.len, file.head, file.etag.clone());
+        let files: Vec<Planned> = plan.files.iter().map(of_file).collect();
+        let directory = self.directory.clone();
+        Ok((make, (directory, self.settings.clone(), files, plan.last_file, plan.last_message)))
+    }
+}
+
+/// Return what a reader in another process needs of the files that hold some offsets.
+///
+/// Args:
+///     log: The log.
+///     phy_offsets: The offsets; None: all files.
+///
+/// Raises:
+///     OSError: The directory or a file cannot be read.
+#[pyfunction]
+#[pyo3(signature = (log, phy_offsets=None))]
+fn plan_log(py: Python<'_>, log: &PyCommitLog, phy_offsets: Option<&Bound<'_, PyAny>>) -> PyResult<PyPlannedLog> {
+    let inner = log.inner()?;
+    let column = phy_offsets.map(|offsets| convert::int64_column(offsets, "phy_offsets")).transpose()?;
+    let offsets: Option<Vec<u64>> =
+        column.map(|column| column.iter().flatten().filter_map(|offset| u64::try_from(offset).ok()).collect());
+    let planned = py.detach(|| inner.plan(offsets.as_deref()))?;
+    Ok(PyPlannedLog::new(Arc::new(planned), log))
+}
+
+/// Return what a plan sees of files whose first bytes may change: path, length, and the `ETag` of an object.
+///
+/// Raises:
+///     OSError: An I/O error.
+#[pyfunction]
+fn plan_files(py: Python<'_>, files: Vec<Location>) -> PyResult<Vec<(Location, u64, Option<String>)>> {
+    let planned =
+        py.detach(|| files.iter().map(|path| Ok((path, storage::status(path)?))).collect::<Result<Vec<_>>>())?;
+    let described = planned.into_iter().map(|(path, found)| {
+        let etag = if let Identity::Remote(etag) = found.identity { etag } else { None };
+        (path.clone(), found.len, etag)
+    });
+    Ok(described.collect())
+}
+
+/// Compare files with what a plan saw. A file on a disk may have grown.
+///
+/// Args:
+///     files: What `plan_files` returned.
+///
+/// Returns:
+///     A tuple for each other file: the path, what was planned, and what is there.
+///
+/// Raises:
+///     OSError: An I/O error.
+#[pyfunction]
+fn planned_file_faults(py: Python<'_>, files: Vec<(Location, u64, Option<String>)>) -> PyResult<Vec<PyLost>> {
+    let faults = py.detach(|| {
+        let planned = files.into_iter().map(|(path, len, etag)| PlannedFile { path, len, head: None, etag });
+        let faults = planned.map(|file| Ok(file.fault()?.map(|found| (file.path.clone(), file.expected(), found))));
+        faults.filter_map(Result::transpose).collect::<Result<Vec<_>>>()
+    })?;
+    Ok(python_lost(faults))
 }

@@ -1,26 +1,21 @@
-//! Commands of the remoting protocol, and the sends of producers, which are taken together.
+//! Commands of the remoting protocol, the sends of producers, which are taken together, and JSON as brokers write it.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyBytes, PyDict, PyString};
+use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString};
 
+use super::handle::lock;
 use crate::error::Result;
 use crate::rocketmq::commit_log::write::{Host, PutResult, SentMessage};
+use crate::rocketmq::fastjson::{self, Value};
 use crate::rocketmq::meter::Meter;
 use crate::rocketmq::remoting::{self, Frames, Header, Refused, SendFacts, SendTable, Sends};
 
-pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<PyRemotingCommand>()?;
-    m.add_class::<PyMeter>()?;
-    m.add_class::<PySendTable>()?;
-    m.add_class::<PySends>()?;
-    m.add_function(wrap_pyfunction!(java_integer, m)?)?;
-    m.add_function(wrap_pyfunction!(remoting_frames, m)?)
-}
+register! { class PyRemotingCommand, PyMeter, PySendTable, PySends; fn java_integer, remoting_frames, parse_fastjson }
 
 /// Counts of the last ten minutes.
 #[pyclass(name = "Meter", module = "logdex._core", frozen)]
@@ -38,13 +33,13 @@ impl PyMeter {
 
     /// Count.
     fn add(&self, count: u64) {
-        self.meter.lock().unwrap_or_else(PoisonError::into_inner).add(count);
+        lock(&self.meter).add(count);
     }
 
     /// The rates a second over the last 10, 60 and 600 whole seconds, or since the start if that is more recent.
     #[getter]
     fn rates(&self) -> [f64; 3] {
-        self.meter.lock().unwrap_or_else(PoisonError::into_inner).rates()
+        lock(&self.meter).rates()
     }
 }
 
@@ -329,5 +324,39 @@ fn frame<'py>(
             rest.copy_from_slice(body);
         }
         Ok(())
+    })
+}
+
+/// Return the value of a text in fastjson's JSON, in linear time. All names become strings.
+///
+/// Raises:
+///     ValueError: The text is invalid or has a number of more than 64 bits.
+#[pyfunction]
+fn parse_fastjson(py: Python<'_>, text: PyBackedStr) -> PyResult<Bound<'_, PyAny>> {
+    let value = py.detach(|| fastjson::parse(&text)).map_err(PyValueError::new_err)?;
+    object(py, value)
+}
+
+fn object<'py>(py: Python<'py>, value: Value<'_>) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match value {
+        Value::Null => py.None().into_bound(py),
+        Value::Bool(value) => PyBool::new(py, value).to_owned().into_any(),
+        Value::Integer(value) => PyInt::new(py, value).into_any(),
+        Value::Float(value) => PyFloat::new(py, value).into_any(),
+        Value::Text(text) => PyString::new(py, &text).into_any(),
+        Value::List(values) => {
+            let list = PyList::empty(py);
+            for value in values {
+                list.append(object(py, value)?)?;
+            }
+            list.into_any()
+        }
+        Value::Map(members) => {
+            let dict = PyDict::new(py);
+            for (name, value) in members {
+                dict.set_item(&*name, object(py, value)?)?;
+            }
+            dict.into_any()
+        }
     })
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
@@ -11,36 +11,29 @@ use arrow_schema::DataType;
 use bytes::Bytes;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 use pyo3_arrow::PyRecordBatch;
 
 use super::commit_log::PyCommitLog;
-use super::convert;
+use super::convert::{self, ArrowArray, ArrowBatch};
+use super::handle::lock;
+use super::index_entries::open_files;
 use super::index_file::PyIndexFile;
 use super::kafka::PyLogSegment;
-use super::keys::{self, list_array};
-use super::report;
+use super::keys;
 use super::time;
+use crate::hash_index::key_hash_of_utf8;
 use crate::hash_index::sealed::sealing::EncodedFacts;
 use crate::hash_index::sealed::{Facts, Layout, Packed, PackedRows, Row, Sealing, Source, place, unpack};
-use crate::hash_index::{IndexFile, key_hash_of_utf8};
 use crate::io::Location;
 use crate::io::fork::Generation;
 use crate::kafka::Segment;
 use crate::kafka::seal::{self as kafka, Offsets, Partition, SealedLogs, SegmentSource};
+use crate::report::Report;
 use crate::rocketmq::seal::{self as rocketmq, IndexSource, SealedStore, Standing};
 
-pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_function(wrap_pyfunction!(sealed_directory, m)?)?;
-    m.add_function(wrap_pyfunction!(expect_catalog, m)?)?;
-    m.add_function(wrap_pyfunction!(write_packed_keys, m)?)?;
-    m.add_function(wrap_pyfunction!(discard_packed_keys, m)?)?;
-    m.add_class::<PySealing>()?;
-    m.add_class::<PySealSource>()?;
-    m.add_class::<PyPackedRows>()?;
-    m.add_class::<PySealedStore>()?;
-    m.add_class::<PySealedFiles>()?;
-    m.add_class::<PySealedLogs>()
+register! {
+    class PySealing, PySealSource, PyPackedRows, PySealedStore, PySealedFiles, PySealedLogs;
+    fn sealed_directory, expect_catalog, write_packed_keys, discard_packed_keys
 }
 
 /// Return the directory of a sealed index: `_logdex` below a directory, or the directory itself if that is its name.
@@ -53,10 +46,6 @@ fn sealed_directory(out: Location) -> Location {
 #[pyfunction]
 fn expect_catalog(py: Python<'_>, directory: Location) {
     py.detach(|| place::expect_catalog(&directory));
-}
-
-fn open_files(files: &[PyRef<'_, PyIndexFile>]) -> PyResult<Vec<Arc<IndexFile>>> {
-    files.iter().map(|file| file.inner()).collect()
 }
 
 /// Seals a store or a log directory: sorts its entries by their hashes, and writes them with a catalog.
@@ -78,8 +67,7 @@ impl PySealing {
         call: impl FnOnce(&mut Option<Sealing>) -> Option<T> + Send,
     ) -> PyResult<T> {
         self.process.check_writer(Path::new("the sealed index"))?;
-        py.detach(|| call(&mut self.sealing.lock().unwrap_or_else(PoisonError::into_inner)))
-            .ok_or_else(|| PyValueError::new_err("it is sealed already"))
+        py.detach(|| call(&mut lock(&self.sealing))).ok_or_else(|| PyValueError::new_err("it is sealed already"))
     }
 }
 
@@ -173,11 +161,10 @@ impl PySealing {
     ///     CorruptFileError: Rows are missing.
     ///     OSError: An I/O error.
     #[pyo3(signature = (written=None))]
-    fn finish<'py>(&self, py: Python<'py>, written: Option<Vec<Vec<u8>>>) -> PyResult<Bound<'py, PyAny>> {
+    fn finish(&self, py: Python<'_>, written: Option<Vec<Vec<u8>>>) -> PyResult<Report> {
         let sealing = self.with(py, Option::take)?;
         let written = written.map(|written| written.into_iter().map(Bytes::from).collect());
-        let found = py.detach(|| sealing.finish(written))?;
-        report::report(py, &found)
+        Ok(py.detach(|| sealing.finish(written))?)
     }
 }
 
@@ -223,9 +210,9 @@ impl PySealSource {
     ///
     /// Raises:
     ///     OSError: An I/O error.
-    fn describe<'py>(&self, py: Python<'py>) -> PyResult<(Option<EncodedFacts>, Bound<'py, PyAny>)> {
+    fn describe(&self, py: Python<'_>) -> PyResult<(Option<EncodedFacts>, Report)> {
         let (facts, found) = py.detach(|| self.source.read(None))?;
-        Ok((facts.map(Facts::encode).transpose()?, report::report(py, &found)?))
+        Ok((facts.map(Facts::encode).transpose()?, found))
     }
 
     /// Return the rows of a part, packed by ranges of their hashes.
@@ -258,20 +245,19 @@ impl PyPackedRows {
         slf
     }
 
-    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let packed = py.detach(|| self.rows.lock().unwrap_or_else(PoisonError::into_inner).next_rows())?;
-        packed.map(|packed| packed_batch(py, &packed)).transpose()
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<ArrowBatch>> {
+        let packed = py.detach(|| lock(&self.rows).next_rows())?;
+        packed.as_deref().map(packed_batch).transpose()
     }
 }
 
 /// An Arrow record batch of range (int32) and rows (binary).
-fn packed_batch<'py>(py: Python<'py>, packed: &[Packed]) -> PyResult<Bound<'py, PyAny>> {
+fn packed_batch(packed: &[Packed]) -> PyResult<ArrowBatch> {
     let columns: [(&str, ArrayRef); 2] = [
         ("range", Arc::new(Int32Array::from_iter_values(packed.iter().map(|(range, _)| *range)))),
         ("rows", Arc::new(BinaryArray::from_iter_values(packed.iter().map(|(_, rows)| rows)))),
     ];
-    let batch = RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true)));
-    PyRecordBatch::new(batch.map_err(|e| PyValueError::new_err(e.to_string()))?).into_arro3(py)
+    RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true))).try_into()
 }
 
 /// Write packed rows as files of keys, one for each range.
@@ -291,14 +277,14 @@ fn packed_batch<'py>(py: Python<'py>, packed: &[Packed]) -> PyResult<Bound<'py, 
 ///     OSError: An I/O error.
 #[pyfunction]
 #[pyo3(signature = (directory, name, attempt, batches, partitions=None))]
-fn write_packed_keys<'py>(
-    py: Python<'py>,
+fn write_packed_keys(
+    py: Python<'_>,
     directory: Location,
     name: &str,
     attempt: i64,
     batches: &Bound<'_, PyAny>,
     partitions: Option<Vec<(String, i32)>>,
-) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+) -> PyResult<Vec<Vec<u8>>> {
     let mut ranges = BTreeMap::new();
     for batch in batches.try_iter()? {
         let batch: PyRecordBatch = batch?.extract()?;
@@ -306,7 +292,7 @@ fn write_packed_keys<'py>(
     }
     let layout = partitions.map_or(Layout::OneLog, Layout::Partitions);
     let written = py.detach(|| place::write_packed(&directory, name, attempt, &layout, ranges))?;
-    Ok(written.iter().map(|bytes| PyBytes::new(py, bytes)).collect())
+    Ok(written.into_iter().collect())
 }
 
 /// Delete the files of keys of a job that failed.
@@ -440,15 +426,15 @@ impl PySealedStore {
     ///     CorruptFileError: A file of the sealed index is damaged.
     ///     OSError: An I/O error.
     #[pyo3(signature = (files, keys, *, topics=None, begin=None, end=None))]
-    fn select<'py>(
+    fn select(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         files: &PySealedFiles,
-        keys: &Bound<'py, PyAny>,
-        topics: Option<&Bound<'py, PyAny>>,
-        begin: Option<&Bound<'py, PyAny>>,
-        end: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+        keys: &Bound<'_, PyAny>,
+        topics: Option<&Bound<'_, PyAny>>,
+        begin: Option<&Bound<'_, PyAny>>,
+        end: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<ArrowArray> {
         let keys = keys::keys(keys, topics)?;
         let range = time::time_range(begin, end)?;
         let found = py.detach(|| {
@@ -459,7 +445,7 @@ impl PySealedStore {
             };
             self.store.select(&files.standing, &hashes, range)
         })?;
-        list_array(py, found.into_list_array(keys.nulls().cloned()))
+        Ok(ArrowArray(Arc::new(found.into_list_array(keys.nulls().cloned()))))
     }
 }
 
@@ -565,9 +551,8 @@ impl PySealedLogs {
     ///
     /// Raises:
     ///     OSError: An I/O error.
-    fn verify<'py>(&self, py: Python<'py>, logs: Vec<PyLog<'py>>) -> PyResult<Bound<'py, PyAny>> {
+    fn verify(&self, py: Python<'_>, logs: Vec<PyLog<'_>>) -> PyResult<Report> {
         let logs = logs_of(logs)?;
-        let found = py.detach(|| self.logs.verify(&logs))?;
-        report::report(py, &found)
+        Ok(py.detach(|| self.logs.verify(&logs))?)
     }
 }

@@ -2,12 +2,13 @@
 
 use std::ffi::{c_int, c_void};
 use std::io;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use super::handle::lock;
 use crate::io::signals::{self, Signals};
 
 /// The exception of a handler, until it is passed to Python.
@@ -44,7 +45,7 @@ pub(super) fn raise_later(error: PyErr) {
     if !may_be_main() {
         return;
     }
-    *RAISED.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+    *lock(&RAISED) = Some(error);
     IS_RAISED.store(true, Ordering::Relaxed);
     #[expect(unsafe_code, reason = "no safe call adds one")]
     // SAFETY: the function may be called at any time and needs no argument. If the list of pending calls is full, the error of
@@ -60,7 +61,7 @@ pub(super) fn raised() -> Option<PyErr> {
         return None;
     }
     IS_RAISED.store(false, Ordering::Relaxed);
-    RAISED.lock().unwrap_or_else(PoisonError::into_inner).take()
+    lock(&RAISED).take()
 }
 
 /// Raises the exception of a handler if no error of the call did. Python calls this as soon as the call has returned.

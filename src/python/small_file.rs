@@ -10,15 +10,7 @@ use crate::io::Location;
 use crate::io::{disk, own_parts, regular_file, storage};
 use crate::rocketmq::store_parts;
 
-pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_function(wrap_pyfunction!(read_file, m)?)?;
-    m.add_function(wrap_pyfunction!(replace_file, m)?)?;
-    m.add_function(wrap_pyfunction!(directory_stamp, m)?)?;
-    m.add_function(wrap_pyfunction!(sync_file, m)?)?;
-    m.add_function(wrap_pyfunction!(make_directory, m)?)?;
-    m.add_function(wrap_pyfunction!(sync_directory, m)?)?;
-    m.add_function(wrap_pyfunction!(check_own_parts, m)?)
-}
+register! { fn read_file, replace_file, directory_stamp, sync_file, make_directory, sync_directory, check_own_parts }
 
 /// Return the content of a small file of a store or log directory, or its first bytes.
 ///

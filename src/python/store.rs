@@ -1,6 +1,6 @@
 //! `Store`: the log and the index of a store, searched together, and the results of a search.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::cast::AsArray as _;
@@ -8,28 +8,27 @@ use arrow_array::types::Int64Type;
 use arrow_array::{Int64Array, RecordBatch};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
-use pyo3_arrow::{PyRecordBatch, PyTable};
+use pyo3::types::{PyList, PyString, PyTuple};
 
 use super::batch_stream::{BatchStream, Batches, batch_reader};
-use super::candidates::lists;
-use super::closable::Closable;
-use super::convert;
-use super::index_header::PyIndexHeader;
+use super::convert::{self, ArrowArray, ArrowBatch, ArrowSchema, ArrowTable};
+use super::handle::Closable;
+use super::handle::Raised;
+use super::index_file::PyIndexHeader;
 use super::integer;
 use super::keys::{self, log_notes};
-use super::message_filter::PyMessageFilter;
+use super::messages::PyMessageFilter;
+use super::messages::lists;
 use super::queues::PyQueues;
 use super::read_plan::{PyMessageStream, PyReadPlan, scan_choice, with_known_topics};
-use super::report;
 use super::sealed::{PySealedFiles, PySealedStore};
 use super::time;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::hash_index::directory::FilesOptions;
 use crate::hash_index::{KeyColumn, Keys, Topics, key_hash};
 use crate::io::Location;
 use crate::java_text::decode_utf8;
-use crate::report::Finding;
+use crate::report::{Finding, Report};
 use crate::rocketmq::candidates::{Checks, Question, VerifiedMessages};
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::store::{
@@ -37,14 +36,7 @@ use crate::rocketmq::store::{
     SealedAnswer, Store, StoreIndex, subtract,
 };
 
-pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<PyStore>()?;
-    m.add_function(wrap_pyfunction!(subtract_ranges, m)?)?;
-    m.add_class::<PyFoundMessages>()?;
-    m.add_class::<PyFoundBatches>()?;
-    m.add_class::<PyMessagesAt>()?;
-    m.add_class::<PyKeyView>()
-}
+register! { class PyStore, PyFoundMessages, PyFoundBatches, PyMessagesAt, PyKeyView; fn subtract_ranges }
 
 /// Return the parts of `whole` that are in none of the ranges, in ascending order.
 #[pyfunction]
@@ -53,7 +45,7 @@ fn subtract_ranges(whole: Range, ranges: Vec<Range>) -> Vec<Range> {
 }
 
 /// A range of the log that the index covers, and an int64 array of offsets.
-type Indexed<'py> = (Range, Bound<'py, PyAny>);
+type Indexed = (Range, ArrowArray);
 
 /// The log and the index of a store: a search is one call.
 #[pyclass(name = "Store", module = "logdex._core", frozen)]
@@ -213,9 +205,8 @@ impl PyStore {
             threads: convert::threads(None)?,
         };
         let page = self.with(py, |store| store.page(query))?;
-        let batch = PyRecordBatch::new(page.batch).into_arro3(py)?;
-        let findings = PyTuple::new(py, report::findings(py, &page.findings)?)?;
-        (batch, page.next_position, page.done, page.total, page.by_queues, findings).into_pyobject(py)
+        let findings = PyTuple::new(py, page.findings)?;
+        (ArrowBatch(page.batch), page.next_position, page.done, page.total, page.by_queues, findings).into_pyobject(py)
     }
 
     /// True if a sealed index stands for index files.
@@ -264,22 +255,18 @@ impl PyStore {
         let times = time::time_range(begin, end)?;
         let max_num = convert::max_num(max_num)?;
         let query = Query { topics, is_any_topic, key, times, max_num, scan_bytes, body_budget, batch_size };
-        let raised = Mutex::new(None);
+        let raised = Raised::default();
         let show = |done: u64, total: u64| {
             let shown = Python::attach(|py| {
                 py.check_signals()?;
                 progress.as_ref().map_or(Ok(()), |progress| progress.call1(py, (done, total)).map(drop))
             });
-            shown.map_err(|error| {
-                *raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-                Error::InvalidArgument("the caller ended the search".to_owned())
-            })
+            raised.keep(shown, "the caller ended the search")
         };
-        let found = self.with(py, |store| store.find(query, &show));
-        if let Some(error) = raised.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            return Err(error);
-        }
-        Ok(PyFoundMessages(found?))
+        let store = self.0.get()?;
+        let (found, notes) = py.detach(|| (store.find(query, &show), store.take_notes()));
+        log_notes(py, notes)?;
+        raised.check(found).map(PyFoundMessages)
     }
 
     /// Find the messages of many keys.
@@ -349,20 +336,18 @@ impl PyStore {
 
     /// Return where the index leads; see `MessageStore.indexed_offsets`.
     #[pyo3(signature = (topics, keys, *, begin, end))]
-    fn indexed_offsets<'py>(
+    fn indexed_offsets(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         topics: Vec<String>,
         keys: Vec<String>,
         begin: Option<&Bound<'_, PyAny>>,
         end: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Option<Vec<Indexed<'py>>>> {
+    ) -> PyResult<Option<Vec<Indexed>>> {
         let times = time::time_range(begin, end)?;
         let found = self.with(py, |store| store.indexed_offsets(&topics, &keys, (0, i64::MAX), times))?;
-        let part = |(range, offsets): (Range, Vec<i64>)| {
-            Ok((range, convert::arro3_array(py, Arc::new(Int64Array::from(offsets)))?))
-        };
-        found.map(|parts| parts.into_iter().map(part).collect()).transpose()
+        let part = |(range, offsets): (Range, Vec<i64>)| (range, ArrowArray(Arc::new(Int64Array::from(offsets))));
+        Ok(found.map(|parts| parts.into_iter().map(part).collect()))
     }
 
     /// Return the directory of the sealed index, the files that it stands for and its candidates of a key; None if each index
@@ -397,9 +382,8 @@ impl PyStore {
     }
 
     /// Compare the sealed rows with the index files that they stand for, and with the times of the log. None if they are not used.
-    fn verify_sealed<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let found = self.with(py, |store| store.index().verify_sealed(store.log()))?;
-        found.map(|found| report::report(py, &found)).transpose()
+    fn verify_sealed(&self, py: Python<'_>) -> PyResult<Option<Report>> {
+        self.with(py, |store| store.index().verify_sealed(store.log()))
     }
 }
 
@@ -459,13 +443,13 @@ impl PyFoundMessages {
 
     /// The schema of the message columns.
     #[getter]
-    fn schema<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        pyo3_arrow::PySchema::new(Arc::clone(&self.0.schema)).into_arro3(py)
+    fn schema(&self) -> ArrowSchema {
+        ArrowSchema(Arc::clone(&self.0.schema))
     }
 
     /// Return the messages as a table.
-    fn table<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        PyTable::try_new(self.0.batches.clone(), Arc::clone(&self.0.schema))?.into_arro3(py)
+    fn table(&self) -> ArrowTable {
+        ArrowTable(self.0.batches.clone(), Arc::clone(&self.0.schema))
     }
 
     /// Return messages as `message_lists` does. They end with the batch that holds the first one.
@@ -556,8 +540,8 @@ batch_reader! {
     PyFoundBatches {
         /// Missing and damaged parts of the log that may hold a match, as far as they are known.
         #[getter]
-        fn findings<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-            report::findings(py, &self.0.notes(py)?)
+        fn findings(&self, py: Python<'_>) -> PyResult<Vec<Finding>> {
+            self.0.notes(py)
         }
     }
 }
@@ -593,20 +577,20 @@ impl PyKeyView {
     ///     OSError: An I/O error, or a file of that moment is gone.
     #[pyo3(signature = (topic, key, *, begin, end, max_num, max_bytes))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
-    fn stored_frames<'py>(
+    fn stored_frames(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         topic: &str,
         key: &str,
-        begin: &Bound<'py, PyAny>,
-        end: &Bound<'py, PyAny>,
+        begin: &Bound<'_, PyAny>,
+        end: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = integer::max_num)] max_num: u64,
         #[pyo3(from_py_with = integer::max_bytes)] max_bytes: u64,
-    ) -> PyResult<Bound<'py, PyBytes>> {
+    ) -> PyResult<Vec<u8>> {
         let times = time::time_range(Some(begin), Some(end))?;
         let [max_num, max_bytes] = [max_num, max_bytes].map(|most| usize::try_from(most).unwrap_or(usize::MAX));
         let frames = py.detach(|| self.0.stored_frames(topic, key, times, max_num, max_bytes));
         log_notes(py, self.0.store().take_notes())?;
-        Ok(PyBytes::new(py, &frames?))
+        Ok(frames?)
     }
 }

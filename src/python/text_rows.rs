@@ -10,15 +10,7 @@ use super::convert;
 use crate::arrow::{text_lines as lines, text_rows};
 use crate::time_text as times;
 
-pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_function(wrap_pyfunction!(json_lines, m)?)?;
-    m.add_function(wrap_pyfunction!(text_lines, m)?)?;
-    m.add_function(wrap_pyfunction!(csv_names, m)?)?;
-    m.add_function(wrap_pyfunction!(csv_lines, m)?)?;
-    m.add_function(wrap_pyfunction!(distinct, m)?)?;
-    m.add_function(wrap_pyfunction!(time_text, m)?)?;
-    m.add_function(wrap_pyfunction!(parse_time, m)?)
-}
+register! { fn json_lines, text_lines, csv_names, csv_lines, distinct, time_text, parse_time }
 
 /// Write rows of messages or records as JSON lines, in ASCII; docs/guides/read.md describes the values.
 ///

@@ -15,6 +15,8 @@ use super::integer::integer;
 use crate::time_range::TimeRange;
 use crate::time_text::{check_bound, zoned_time};
 
+register! { fn py_time_ms, py_bound_ms }
+
 /// The rounding of a time with a fraction of a millisecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Round {
@@ -135,4 +137,31 @@ pub(super) fn times_of(array: &ArrayRef, what: &str) -> PyResult<Int64Array> {
         kind if kind.is_integer() => Ok(cast(array, &DataType::Int64, what)?.as_primitive::<Int64Type>().clone()),
         kind => Err(PyTypeError::new_err(format!("{what}: expected times or integers, found {kind}"))),
     }
+}
+
+/// Return the milliseconds since the epoch of an `int` or an aware `datetime`.
+///
+/// Args:
+///     value: The time.
+///     end: Round a fraction of a millisecond down, as for the end of a range, not up.
+///     name: The name in error messages.
+///
+/// Raises:
+///     TypeError: A naive `datetime`, or no time at all.
+///     ValueError: An integer that does not fit in 64 bits.
+#[pyfunction]
+#[pyo3(name = "time_ms", signature = (value, *, end=false, name="value"))]
+fn py_time_ms(value: &Bound<'_, PyAny>, end: bool, name: &str) -> PyResult<i64> {
+    time_ms(value, if end { Round::Down } else { Round::Up }, name)
+}
+
+/// Return `time_ms` of a bound of a time range that a caller requests.
+///
+/// Raises:
+///     TypeError: A naive `datetime`, or a value that is not a time.
+///     ValueError: An integer that does not fit in 64 bits, or that may be a number of seconds or the digits of a date.
+#[pyfunction]
+#[pyo3(name = "bound_ms", signature = (value, *, end=false, name="value"))]
+fn py_bound_ms(value: &Bound<'_, PyAny>, end: bool, name: &str) -> PyResult<i64> {
+    bound_ms(value, if end { Round::Down } else { Round::Up }, name)
 }

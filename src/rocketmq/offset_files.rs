@@ -17,7 +17,7 @@ use crate::io::disk::{self, NewFile};
 use crate::io::open_cache::{OpenCache, Slot};
 use crate::io::storage::{self, Identity, Status};
 use crate::io::{Access, FileSource};
-use crate::report::{Kind, Report};
+use crate::report::{Finding, Flaw, Kind, Report};
 use crate::rocketmq::file_name;
 
 /// Maximum number of open files of a sequence, for look-ups.
@@ -240,22 +240,21 @@ pub enum Sign {
 }
 
 impl Gap {
-    /// Adds the missing files to a report.
-    pub fn tell(&self, report: &mut Report) {
-        let expected = format!("a file that begins at {}", self.begin);
-        let missing = file_name::of_offset(self.begin);
-        match &self.sign {
-            Sign::Between(_, next) => report.find(next, 0, Kind::FileGap, expected, none_before(self.begin, self.end)),
+    /// Returns the missing files as a finding.
+    pub fn finding(&self) -> Finding {
+        let (path, offset, found) = match &self.sign {
+            Sign::Between(_, next) => (next, 0, none_before(self.begin, self.end)),
             Sign::Index(last) => {
                 let found = format!("no file, and index entries that lead up to offset {}", self.end - 1);
-                report.find(last, self.begin, Kind::FileGap, expected, found);
+                (last, self.begin, found)
             }
             Sign::Aside(path) => {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
-                let found = format!("{name}, which no reader opens: {missing} is missing");
-                report.find(path, 0, Kind::FileGap, expected, found);
+                let missing = file_name::of_offset(self.begin);
+                (path, 0, format!("{name}, which no reader opens: {missing} is missing"))
             }
-        }
+        };
+        Finding::new(path, offset, Flaw::new(Kind::FileGap, format!("a file that begins at {}", self.begin), found))
     }
 }
 
@@ -282,7 +281,7 @@ impl GapsAhead {
     /// Reports the gaps before this offset that were not reported yet.
     pub(super) fn tell(&mut self, before: u64, report: &mut Report) {
         while let Some(gap) = self.gaps.get(self.told).filter(|gap| gap.end <= before) {
-            gap.tell(report);
+            report.findings.push(gap.finding());
             self.told += 1;
         }
     }

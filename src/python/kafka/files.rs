@@ -4,19 +4,12 @@ use std::collections::HashSet;
 
 use pyo3::prelude::*;
 
-use super::super::report;
 use crate::io::Location;
 use crate::kafka::{self, DumpOptions, checkpoint};
+use crate::report::Report;
 
-pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_function(wrap_pyfunction!(dump_file, m)?)?;
-    m.add_function(wrap_pyfunction!(read_checkpoint, m)?)?;
-    m.add_function(wrap_pyfunction!(recorded_offset, m)?)?;
-    m.add_function(wrap_pyfunction!(checkpoint_text, m)?)?;
-    m.add_function(wrap_pyfunction!(has_segments, m)?)?;
-    m.add_function(wrap_pyfunction!(is_partition, m)?)?;
-    m.add_function(wrap_pyfunction!(list_partitions, m)?)?;
-    m.add_function(wrap_pyfunction!(is_log_dir, m)?)
+register! {
+    fn dump_file, read_checkpoint, recorded_offset, checkpoint_text, has_segments, is_partition, list_partitions, is_log_dir
 }
 
 /// Return whether a path is a directory with a `.log` file.
@@ -95,12 +88,11 @@ fn dump_file(
     records: bool,
     data: bool,
     json: bool,
-) -> PyResult<Bound<'_, PyAny>> {
-    let dumped = py.detach(|| {
+) -> PyResult<Report> {
+    py.detach(|| {
         kafka::dump(&path, DumpOptions { records, data, json }, |piece| match &write {
             Some(write) => Python::attach(|py| write.call1(py, (piece,)).map(drop)),
             None => Ok(()),
         })
-    })?;
-    report::report(py, &dumped)
+    })
 }

@@ -1,7 +1,7 @@
 //! `GroupOffsets`.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, BinaryArray, RecordBatch};
@@ -9,12 +9,12 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3_arrow::PyRecordBatch;
 
+use super::super::convert::ArrowBatch;
+use super::super::handle::lock;
 use super::super::integer;
 use crate::kafka::GroupOffsets;
 
-pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<PyGroupOffsets>()
-}
+register! { class PyGroupOffsets }
 
 /// The offsets that consumer groups committed, read from the records of `__consumer_offsets` in their order.
 #[pyclass(name = "GroupOffsets", module = "logdex._core", frozen)]
@@ -39,7 +39,7 @@ impl PyGroupOffsets {
             return Err(PyValueError::new_err("records: expected the binary columns key and value"));
         };
         Ok(py.detach(|| {
-            let mut offsets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut offsets = lock(&self.0);
             let rows = keys.iter().zip(values.iter());
             rows.filter(|(key, value)| !key.is_some_and(|key| offsets.put(key, *value))).count()
         }))
@@ -50,17 +50,16 @@ impl PyGroupOffsets {
     /// Args:
     ///     ranges: The first offset of each partition that is restored, and its end; commits of others are left out.
     ///     now: The time at which the groups have lost their members, in ms.
-    fn restored<'py>(
+    fn restored(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         ranges: HashMap<(String, i32), (i64, i64)>,
         #[pyo3(from_py_with = integer::now)] now: i64,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let records = py.detach(|| self.0.lock().unwrap_or_else(PoisonError::into_inner).restored(&ranges, now));
+    ) -> PyResult<ArrowBatch> {
+        let records = py.detach(|| lock(&self.0).restored(&ranges, now));
         let (keys, values): (Vec<_>, Vec<_>) = records.into_iter().unzip();
         let (keys, values) = (BinaryArray::from_iter_values(keys), BinaryArray::from_iter_values(values));
-        let batch = RecordBatch::try_from_iter([("key", Arc::new(keys) as ArrayRef), ("value", Arc::new(values))]);
-        PyRecordBatch::new(batch.map_err(|e| PyValueError::new_err(e.to_string()))?).into_arro3(py)
+        RecordBatch::try_from_iter([("key", Arc::new(keys) as ArrayRef), ("value", Arc::new(values))]).try_into()
     }
 
     /// Return whether all groups belong to a partition of a topic with this number of partitions.
@@ -70,13 +69,13 @@ impl PyGroupOffsets {
         #[pyo3(from_py_with = integer::partition)] partition: i32,
         #[pyo3(from_py_with = integer::partitions)] partitions: i32,
     ) -> bool {
-        py.detach(|| self.0.lock().unwrap_or_else(PoisonError::into_inner).are_of(partition, partitions))
+        py.detach(|| lock(&self.0).are_of(partition, partitions))
     }
 
     /// Return group, topic, partition, offset, and the time of the commit in ms, of each group and partition; sorted.
     fn rows(&self, py: Python<'_>) -> Vec<(String, String, i32, i64, i64)> {
         py.detach(|| {
-            let offsets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let offsets = lock(&self.0);
             let rows = offsets.committed().iter().map(|((group, topic, partition), committed)| {
                 (group.clone(), topic.clone(), *partition, committed.offset, committed.timestamp_ms)
             });

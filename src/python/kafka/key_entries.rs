@@ -4,13 +4,10 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3_arrow::PyRecordBatch;
 
+use super::super::convert::ArrowBatch;
 use crate::kafka;
 
-pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_function(wrap_pyfunction!(key_entries, m)?)?;
-    m.add_function(wrap_pyfunction!(key_text, m)?)?;
-    m.add_function(wrap_pyfunction!(record_batch, m)?)
-}
+register! { fn key_entries, key_text, record_batch }
 
 /// Return the index entries of a batch of records: topic, key, phy_offset (the record's offset) and store_timestamp.
 ///
@@ -19,10 +16,9 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 ///     header: The name of a header whose values are indexed next to the keys.
 #[pyfunction]
 #[pyo3(signature = (records, header=None))]
-fn key_entries<'py>(py: Python<'py>, records: PyRecordBatch, header: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
+fn key_entries(py: Python<'_>, records: PyRecordBatch, header: Option<&str>) -> PyResult<ArrowBatch> {
     let records = records.into_inner();
-    let entries = py.detach(|| kafka::key_entries(&records, header))?;
-    PyRecordBatch::new(entries).into_arro3(py)
+    Ok(ArrowBatch(py.detach(|| kafka::key_entries(&records, header))?))
 }
 
 /// Return the text of a key in the index: the key itself if it is UTF-8, otherwise its hexadecimal digits.
@@ -46,7 +42,7 @@ struct Record {
 
 /// Return `logdex.kafka.find.Record` objects as a batch of record columns.
 #[pyfunction]
-fn record_batch(py: Python<'_>, records: Vec<Record>) -> PyResult<Bound<'_, PyAny>> {
+fn record_batch(records: Vec<Record>) -> PyResult<ArrowBatch> {
     let rows: Vec<_> = records
         .into_iter()
         .map(|record| kafka::RecordRow {
@@ -60,5 +56,5 @@ fn record_batch(py: Python<'_>, records: Vec<Record>) -> PyResult<Bound<'_, PyAn
             headers: record.headers,
         })
         .collect();
-    PyRecordBatch::new(kafka::record_batch(&rows)?).into_arro3(py)
+    Ok(ArrowBatch(kafka::record_batch(&rows)?))
 }

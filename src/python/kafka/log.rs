@@ -1,13 +1,13 @@
 //! `PartitionLog`: the segments of a partition as one log; `find_records`.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use pyo3::prelude::*;
 use pyo3_arrow::PyRecordBatch;
 
-use super::super::closable::Closable;
-use super::super::{convert, integer, report, time};
+use super::super::handle::{Closable, lock};
+use super::super::{convert, integer, time};
 use super::arguments;
 use super::segment::{PyLogSegment, PySlice};
 use crate::error::Result;
@@ -16,11 +16,9 @@ use crate::kafka::log::{
     self, KeyQuery, Listing, Part, PartitionFound, PartitionSearch, ReadRange, SegmentFiles, Special,
 };
 use crate::kafka::{Log, LogView, PartitionOptions, Segment, record_columns};
+use crate::report::Finding;
 
-pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_function(wrap_pyfunction!(find_records, m)?)?;
-    m.add_class::<PyPartitionLog>()
-}
+register! { class PyPartitionLog; fn find_records }
 
 /// Producer, first offset, offset of the marker.
 type PyAborted = (i64, i64, i64);
@@ -34,11 +32,11 @@ type Listed = (
     BTreeMap<i64, String>,
 );
 /// First offset, the offset after the last one, and the finding, of each missing segment; the gaps that compaction left.
-type PyMissing<'py> = (Vec<(i64, i64, Bound<'py, PyAny>)>, u64);
+type PyMissing = (Vec<(i64, i64, Finding)>, u64);
 /// A timestamp with its offset, and findings.
-type PyTimed<'py> = (Option<(i64, i64)>, Vec<Bound<'py, PyAny>>);
+type PyTimed = (Option<(i64, i64)>, Vec<Finding>);
 /// The bytes of a fetch, and findings.
-type PyFetched<'py> = (PySlice, Vec<Bound<'py, PyAny>>);
+type PyFetched = (PySlice, Vec<Finding>);
 
 /// A partition's log. Each call lists the directory again, unless it is pinned.
 #[pyclass(name = "PartitionLog", module = "logdex._core", frozen)]
@@ -65,13 +63,12 @@ impl PyPartitionLog {
     }
 
     fn with<T: Send>(&self, py: Python<'_>, call: impl FnOnce(&LogView) -> Result<T> + Send) -> PyResult<T> {
-        let log = self.log.get()?;
-        Ok(py.detach(|| call(&*log.view()?))?)
+        self.log.call(py, |log| call(&*log.view()?))
     }
 
     /// Returns the object of an open segment.
     fn handle(&self, py: Python<'_>, segment: &Arc<Segment>) -> PyResult<Py<PyLogSegment>> {
-        let mut known = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.handles);
         if let Some(handle) = known.get(&segment.base_offset()).filter(|handle| handle.get().is_of(segment)) {
             return Ok(handle.clone_ref(py));
         }
@@ -118,8 +115,7 @@ impl PyPartitionLog {
 
     /// Return the log with the segments that it has now.
     fn pinned(&self, py: Python<'_>) -> PyResult<Self> {
-        let log = self.log.get()?;
-        Ok(self.of(py.detach(|| log.pinned())?))
+        Ok(self.of(self.log.call(py, Log::pinned)?))
     }
 
     /// The segments, by ascending base offset.
@@ -169,38 +165,37 @@ impl PyPartitionLog {
     }
 
     /// Find the bytes that a fetch returns, and the missing segments that it passed over; None at the end of the log.
-    fn read<'py>(
+    fn read(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         #[pyo3(from_py_with = integer::offset)] offset: i64,
         #[pyo3(from_py_with = integer::max_bytes)] max_bytes: i64,
         min_one_message: bool,
-    ) -> PyResult<Option<PyFetched<'py>>> {
+    ) -> PyResult<Option<PyFetched>> {
         let Some((segment, fetched, passed)) = self.with(py, |log| log.read(offset, max_bytes, min_one_message))?
         else {
             return Ok(None);
         };
-        Ok(Some((PySlice::new(self.handle(py, &segment)?, fetched), report::findings(py, &passed)?)))
+        Ok(Some((PySlice::new(self.handle(py, &segment)?, fetched), passed)))
     }
 
     /// Find the first record at or after a time in ms, and the missing segments that may hold an earlier one.
     ///
     /// `special`: the times of `ListOffsetsRequest` that are no times are answered.
-    fn offset_for_timestamp<'py>(
+    fn offset_for_timestamp(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         #[pyo3(from_py_with = integer::timestamp)] timestamp: i64,
         special: bool,
-    ) -> PyResult<PyTimed<'py>> {
+    ) -> PyResult<PyTimed> {
         let special = Special::of(timestamp).filter(|_| special);
-        let (found, passed) = self.with(py, |log| {
+        self.with(py, |log| {
             if let Some(special) = special {
                 return Ok((log.special_offset(special)?, Vec::new()));
             }
             let (found, passed) = log.offset_for_timestamp(timestamp)?;
             Ok((found.map(|found| (found.timestamp, found.offset)), passed))
-        })?;
-        Ok((found, report::findings(py, &passed)?))
+        })
     }
 
     /// Return the aborted transactions with records in [begin_offset, end_offset), by the offsets of their markers.
@@ -219,16 +214,14 @@ impl PyPartitionLog {
 
     /// Return the segments that are missing in [begin_offset, end_offset), and the number of gaps that compaction left. An unknown
     /// end is 2^63 - 1.
-    fn missing<'py>(
+    fn missing(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         #[pyo3(from_py_with = integer::begin_offset)] begin_offset: i64,
         #[pyo3(from_py_with = integer::end_offset)] end_offset: i64,
-    ) -> PyResult<PyMissing<'py>> {
+    ) -> PyResult<PyMissing> {
         let missing = self.with(py, |log| log.missing(begin_offset.max(log.start()), end_offset))?;
-        let findings: Vec<_> = missing.segments.iter().map(|each| each.finding.clone()).collect();
-        let offsets = missing.segments.iter().map(|each| (each.begin_offset, each.end_offset));
-        let found = offsets.zip(report::findings(py, &findings)?).map(|((begin, end), finding)| (begin, end, finding));
+        let found = missing.segments.into_iter().map(|each| (each.begin_offset, each.end_offset, each.finding));
         Ok((found.collect(), missing.compacted))
     }
 
@@ -265,7 +258,7 @@ impl PyPartitionLog {
                 let segment = self.handle(py, &range.segment)?;
                 Ok((segment, range.begin_offset, end, aborted).into_pyobject(py)?.into_any())
             }
-            Part::Missing(finding) => Ok(report::findings(py, &[finding])?.remove(0)),
+            Part::Missing(finding) => finding.into_pyobject(py),
         });
         parts.collect()
     }
@@ -295,14 +288,14 @@ impl PyPartitionLog {
         if let Some(log) = self.log.close() {
             log.close();
         }
-        let handles = std::mem::take(&mut *self.handles.lock().unwrap_or_else(PoisonError::into_inner));
+        let handles = std::mem::take(&mut *lock(&self.handles));
         for handle in handles.values() {
             handle.get().close();
         }
     }
 
     fn __repr__(&self) -> String {
-        format!("PartitionLog({:?})", self.log.path().display().to_string())
+        self.log.text("PartitionLog")
     }
 }
 
@@ -311,7 +304,7 @@ type PySearch<'py> = (Bound<'py, PyPartitionLog>, Vec<i64>, Vec<(i64, i64)>);
 /// Of each partition: first offset, end, offsets scanned, candidates rejected, missing segments, and ranges that were not searched.
 type PyPartitionFound = (i64, i64, i64, usize, usize, Vec<(i64, i64)>);
 /// Batches, the number of a batch and a row for each record, whether there are more, partitions, findings.
-type PyFound<'py> = (Vec<Bound<'py, PyAny>>, Vec<(usize, usize)>, bool, Vec<PyPartitionFound>, Vec<Bound<'py, PyAny>>);
+type PyFound<'py> = (Vec<Bound<'py, PyAny>>, Vec<(usize, usize)>, bool, Vec<PyPartitionFound>, Vec<Finding>);
 
 /// Find the records that carry a key.
 ///
@@ -363,6 +356,5 @@ fn find_records<'py>(
         (begin_offset, end_offset, scanned, rejected, missing, unread.into_iter().collect())
     };
     let partitions = found.partitions.into_iter().map(part).collect();
-    let findings = report::findings(py, &found.findings)?;
-    Ok((batches.collect::<PyResult<_>>()?, found.rows, found.is_truncated, partitions, findings))
+    Ok((batches.collect::<PyResult<_>>()?, found.rows, found.is_truncated, partitions, found.findings))
 }

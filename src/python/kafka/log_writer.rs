@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use arrow_array::{ArrayRef, BinaryArray, ListArray, RecordBatch, StringArray, StructArray};
 use arrow_buffer::{NullBuffer, OffsetBuffer};
@@ -14,9 +14,9 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyType};
 
 use super::super::convert::cast;
+use super::super::handle::{Raised, lock};
 use super::super::integer;
-use super::super::message_input::{cells, given_batches};
-use super::super::report;
+use super::super::messages::{cells, given_batches};
 use super::super::time::{self, time_column, times_of};
 use super::{arguments, records};
 use crate::error::Error;
@@ -25,11 +25,9 @@ use crate::kafka::write::{
     Transactions, now_ms,
 };
 use crate::kafka::{AbortedRange, Codec, Compat};
+use crate::report::Finding;
 
-pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_function(wrap_pyfunction!(transactions_before, m)?)?;
-    m.add_class::<PyLogWriter>()
-}
+register! { class PyLogWriter; fn transactions_before }
 
 /// Producer, first offset, last offset.
 type PyAborted = (i64, i64, i64);
@@ -59,7 +57,7 @@ fn transactions_before(
 }
 
 /// Counts of records, of whole and of encoded batches, and of bytes; findings; producers and epochs of committed transactions.
-type PyCopied<'py> = ((u64, u64, u64, u64), Vec<Bound<'py, PyAny>>, Vec<(i64, i16)>);
+type PyCopied = ((u64, u64, u64, u64), Vec<Finding>, Vec<(i64, i16)>);
 
 /// Writes one partition directory, byte for byte as a Kafka 3.9.2 or 4.3.1 broker does; a broker can load it after `close`.
 ///
@@ -107,21 +105,21 @@ impl PyLogWriter {
     }
 
     fn stop(&self, py: Python<'_>) {
-        py.detach(|| drop(self.service.lock().unwrap_or_else(PoisonError::into_inner).take()));
+        py.detach(|| drop(lock(&self.service).take()));
     }
 }
 
-/// A `logdex.kafka.writer.AppendResult`.
-fn append_result<'py>(py: Python<'py>, result: &AppendResult) -> PyResult<Bound<'py, PyAny>> {
+// A `logdex.kafka.writer.AppendResult`.
+into_python!(AppendResult, |result, py| {
     static RESULT: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    let AppendResult { first_offset, last_offset, max_timestamp, log_append_time } = *result;
+    let AppendResult { first_offset, last_offset, max_timestamp, log_append_time } = result;
     RESULT.import(py, "logdex.kafka.writer", "AppendResult")?.call1((
         first_offset,
         last_offset,
         max_timestamp,
         log_append_time,
     ))
-}
+});
 
 fn settings(config: Option<HashMap<String, Bound<'_, PyAny>>>) -> PyResult<HashMap<String, String>> {
     let text = |value: Bound<'_, PyAny>| -> PyResult<String> {
@@ -296,14 +294,14 @@ impl PyLogWriter {
     ///     KafkaError: A broker would refuse it; the log is as a broker would leave it.
     ///     WriteFailedError: A write or an fsync failed, now or before: nothing more is written.
     #[pyo3(signature = (data, *, leader_epoch, origin="client", transaction_version=1))]
-    fn append_batches<'py>(
+    fn append_batches(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         data: PyBackedBytes,
         #[pyo3(from_py_with = integer::leader_epoch)] leader_epoch: i32,
         origin: &str,
         #[pyo3(from_py_with = integer::transaction_version)] transaction_version: i32,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    ) -> PyResult<AppendResult> {
         let origin = match origin {
             "client" => Origin::Client,
             "coordinator" => Origin::Coordinator,
@@ -314,7 +312,7 @@ impl PyLogWriter {
             }
         };
         let options = AppendOptions { leader_epoch, origin, markers_bump_epochs: transaction_version >= 2 };
-        append_result(py, &self.call(py, |writer, now| writer.append_batches(&data, options, now))?)
+        self.call(py, |writer, now| writer.append_batches(&data, options, now))
     }
 
     /// Append records in one or more batches, as a producer without an id sends them.
@@ -337,14 +335,14 @@ impl PyLogWriter {
     ///     KafkaError: A broker would refuse a batch.
     ///     WriteFailedError: As for `append_batches`.
     #[pyo3(signature = (records, *, codec="none", level=None, batch_bytes=16_384))]
-    fn append<'py>(
+    fn append(
         &self,
-        py: Python<'py>,
-        records: &Bound<'py, PyAny>,
+        py: Python<'_>,
+        records: &Bound<'_, PyAny>,
         codec: &str,
         #[pyo3(from_py_with = integer::level)] level: Option<i32>,
         #[pyo3(from_py_with = integer::batch_bytes)] batch_bytes: i64,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    ) -> PyResult<AppendResult> {
         let codec = Codec::named(codec).ok_or_else(|| {
             let text = format!("codec={codec:?}: expected \"none\", \"gzip\", \"snappy\", \"lz4\" or \"zstd\"");
             PyValueError::new_err(text)
@@ -353,7 +351,7 @@ impl PyLogWriter {
         let given = given_batches(records, "records", column)?;
         let given = given.iter().map(of_record_types).collect::<PyResult<Vec<_>>>()?;
         let records = NewRecords { records: &given, codec, level, batch_bytes };
-        append_result(py, &self.call(py, |writer, now| writer.append(&records, now))?)
+        self.call(py, |writer, now| writer.append(&records, now))
     }
 
     /// Append the records of another log: whole batches where all of their records are copied. Offsets stay.
@@ -373,33 +371,29 @@ impl PyLogWriter {
     ///     WriteFailedError: As for `append_batches`.
     ///     OSError: The other log cannot be read.
     #[pyo3(signature = (parts, *, begin=None, end=None, as_of=None, progress=None))]
-    fn copy<'py>(
+    fn copy(
         &self,
-        py: Python<'py>,
-        parts: &Bound<'py, PyAny>,
-        begin: Option<&Bound<'py, PyAny>>,
-        end: Option<&Bound<'py, PyAny>>,
+        py: Python<'_>,
+        parts: &Bound<'_, PyAny>,
+        begin: Option<&Bound<'_, PyAny>>,
+        end: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = integer::as_of)] as_of: Option<i64>,
         progress: Option<Py<PyAny>>,
-    ) -> PyResult<PyCopied<'py>> {
+    ) -> PyResult<PyCopied> {
         let (ranges, missing) = records::planned(py, parts)?;
         let times = time::bounds(begin, end)?;
-        let raised = Mutex::new(None);
+        let raised = Raised::default();
         let show = |bytes: u64| {
             let Some(progress) = &progress else { return Ok(()) };
-            Python::attach(|py| progress.call1(py, (bytes,))).map(drop).map_err(|error| {
-                *raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-                Error::InvalidArgument("the caller ended the copy".to_owned())
-            })
+            let shown = Python::attach(|py| progress.call1(py, (bytes,)));
+            raised.keep(shown.map(drop), "the caller ended the copy")
         };
-        let copied = self.call(py, |writer, now| writer.copy(&ranges, times, as_of.unwrap_or(i64::MAX), now, &show));
-        if let Some(error) = raised.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            return Err(error);
-        }
-        let copied = copied?;
+        let now = self.now(py)?;
+        let copied = py.detach(|| self.writer.copy(&ranges, times, as_of.unwrap_or(i64::MAX), now, &show));
+        let copied = raised.check(copied)?;
         let found: Vec<_> = missing.into_iter().map(|(_, finding)| finding).chain(copied.findings).collect();
         let counts = (copied.records, copied.whole_batches, copied.encoded_batches, copied.bytes);
-        Ok((counts, report::findings(py, &found)?, copied.committed))
+        Ok((counts, found, copied.committed))
     }
 
     /// End the open transactions by markers, and return their number.

@@ -12,10 +12,7 @@ use super::sparse_index::{Handle, PyIndex, Reduced, sparse_index_class};
 use crate::error::Result;
 use crate::kafka::{OffsetEntry, OffsetIndex, Segment, SparseIndex};
 
-pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<PyOffsetIndex>()?;
-    m.add_function(wrap_pyfunction!(_open_offset_index, m)?)
-}
+register! { class PyOffsetIndex; fn _open_offset_index }
 
 impl PyIndex for OffsetIndex {
     type Pair = (i64, i32);

@@ -1,15 +1,14 @@
 //! `ProducerState`.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use pyo3::prelude::*;
 
+use super::super::handle::lock;
 use crate::io::Location;
 use crate::kafka::ProducerState;
 
-pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<PyProducerState>()
-}
+register! { class PyProducerState }
 
 /// Open transactions of a partition's producers, carried from segment to segment by `LogSegment.recover`.
 #[pyclass(name = "ProducerState", module = "logdex._core", frozen)]
@@ -20,7 +19,7 @@ pub(super) struct PyProducerState {
 impl PyProducerState {
     /// Must be called without the interpreter lock: another thread may hold the state's lock while it reads a segment.
     pub(super) fn with<T>(&self, use_state: impl FnOnce(&mut ProducerState) -> T) -> T {
-        use_state(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+        use_state(&mut lock(&self.state))
     }
 }
 

@@ -1,6 +1,6 @@
 //! `SegmentReader`: records or batches of segments as record batches.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
@@ -10,14 +10,14 @@ use pyo3::types::PyCapsule;
 use pyo3_arrow::PyRecordBatchReader;
 
 use super::super::batch_stream::{BatchStream, Batches};
+use super::super::convert::{ArrowBatch, ArrowSchema, ArrowTable};
+use super::super::handle::lock;
 use super::super::report;
 use crate::error::Result;
 use crate::kafka::{SegmentReader, UnreadOffsets};
 use crate::report::Finding;
 
-pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<PySegmentReader>()
-}
+register! { class PySegmentReader }
 
 /// Topic, partition, first offset, the offset after the last one, and bytes of the log.
 type PyUnread = (Option<String>, Option<i32>, i64, i64, u64);
@@ -64,11 +64,11 @@ impl Iterator for HandedOver {
         let next = self.reader.next();
         let notes = self.reader.notes();
         let warned = if next.is_none() && std::mem::take(&mut self.warns) && !notes.damage.is_empty() {
-            Python::attach(|py| report::warn(py, &notes.damage))
+            Python::attach(|py| report::warn(py, notes.damage.clone()))
         } else {
             Ok(())
         };
-        *self.notes.lock().unwrap_or_else(PoisonError::into_inner) = Some(notes);
+        *lock(&self.notes) = Some(notes);
         warned.map_or_else(|error| Some(Err(ArrowError::ExternalError(Box::new(error)))), |()| next)
     }
 }
@@ -103,18 +103,18 @@ impl PySegmentReader {
     }
 
     fn notes(&self, py: Python<'_>) -> PyResult<Notes> {
-        let handed_over = self.handed_over.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let handed_over = lock(&self.handed_over).clone();
         handed_over.map_or_else(|| self.stream.notes(py), Ok)
     }
 
     fn takes_warning(&self) -> bool {
-        std::mem::take(&mut *self.warns.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.warns))
     }
 
     /// Warn once about what was left out.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
         let damage = self.notes(py)?.damage;
-        if !damage.is_empty() && self.takes_warning() { report::warn(py, &damage) } else { Ok(()) }
+        if !damage.is_empty() && self.takes_warning() { report::warn(py, damage) } else { Ok(()) }
     }
 }
 
@@ -122,8 +122,8 @@ impl PySegmentReader {
 impl PySegmentReader {
     /// The schema of the batches.
     #[getter]
-    fn schema<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.stream.schema(py)
+    fn schema(&self) -> ArrowSchema {
+        self.stream.schema()
     }
 
     fn __repr__(&self) -> String {
@@ -139,14 +139,14 @@ impl PySegmentReader {
     /// Findings so far that were not raised, as a list of `logdex.report.Finding`: torn and zero tails, skipped batches, missing
     /// segments. It is also filled after the stream was passed to a consumer.
     #[getter]
-    fn findings<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        report::findings(py, &self.notes(py)?.findings)
+    fn findings(&self, py: Python<'_>) -> PyResult<Vec<Finding>> {
+        Ok(self.notes(py)?.findings)
     }
 
     /// The findings that left out rows: not the torn or zero tail of the last segment, which a broker may still write.
     #[getter]
-    fn damage<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        report::findings(py, &self.notes(py)?.damage)
+    fn damage(&self, py: Python<'_>) -> PyResult<Vec<Finding>> {
+        Ok(self.notes(py)?.damage)
     }
 
     /// The offsets that damage hides: topic, partition, first offset, the offset after the last one, and bytes of the log. The end
@@ -175,12 +175,12 @@ impl PySegmentReader {
     ///     StopIteration: There is no further batch.
     ///     CorruptFileError: A segment is damaged; the reader is at its end.
     ///     OSError: A file cannot be read; the reader is at its end.
-    fn read_next_batch<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    fn read_next_batch(&self, py: Python<'_>) -> PyResult<ArrowBatch> {
         self.__next__(py)?.ok_or_else(|| PyStopIteration::new_err(()))
     }
 
     /// Return the remaining batches as a table.
-    fn read_all<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    fn read_all(&self, py: Python<'_>) -> PyResult<ArrowTable> {
         let table = self.stream.read_all(py)?;
         self.finish(py)?;
         Ok(table)
@@ -196,7 +196,7 @@ impl PySegmentReader {
         slf
     }
 
-    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<ArrowBatch>> {
         let next = self.stream.next(py)?;
         if next.is_none() {
             self.finish(py)?;

@@ -3,17 +3,14 @@
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::super::{convert, integer, report};
+use super::super::{convert, integer};
 use super::arguments;
 use super::reader::PySegmentReader;
 use super::segment::PyLogSegment;
 use crate::kafka::{self, RecordScan, SegmentRange, SegmentReader};
 use crate::report::Finding;
 
-pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_function(wrap_pyfunction!(unlisted_transactions, m)?)?;
-    m.add_function(wrap_pyfunction!(read_records, m)?)
-}
+register! { fn unlisted_transactions, read_records }
 
 /// A range in Python: the segment, the first offset, the end offset, and the transactions to skip.
 type PyRange<'py> = (Py<PyLogSegment>, Bound<'py, PyAny>, Bound<'py, PyAny>, Option<Bound<'py, PyAny>>);
@@ -27,7 +24,7 @@ pub(super) fn planned(py: Python<'_>, parts: &Bound<'_, PyAny>) -> PyResult<(Vec
     for part in parts.try_iter()? {
         let part = part?;
         if !part.is_instance_of::<PyTuple>() {
-            missing.push((ranges.len(), report::given_finding(&part)?));
+            missing.push((ranges.len(), part.extract()?));
             continue;
         }
         let (segment, begin_offset, end_offset, aborted): PyRange<'_> = part.extract()?;
@@ -98,12 +95,7 @@ fn read_records(
 ///     after_crash: Whether the index of the last segment does not count.
 #[pyfunction]
 #[pyo3(signature = (segments, *, after_crash))]
-fn unlisted_transactions(
-    py: Python<'_>,
-    segments: Vec<Py<PyLogSegment>>,
-    after_crash: bool,
-) -> PyResult<Vec<Bound<'_, PyAny>>> {
+fn unlisted_transactions(py: Python<'_>, segments: Vec<Py<PyLogSegment>>, after_crash: bool) -> PyResult<Vec<Finding>> {
     let segments = segments.iter().map(|segment| segment.get().inner()).collect::<PyResult<Vec<_>>>()?;
-    let found = py.detach(|| kafka::unlisted_transactions(&segments, after_crash))?;
-    report::findings(py, &found)
+    Ok(py.detach(|| kafka::unlisted_transactions(&segments, after_crash))?)
 }

@@ -3,12 +3,10 @@
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use super::super::report;
 use crate::kafka::Recovered;
+use crate::report::Finding;
 
-pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<PyRecoveredSegment>()
-}
+register! { class PyRecoveredSegment }
 
 /// The part of a segment that a broker would keep after a crash: the length of the log, and the rebuilt indexes. Nothing was written.
 ///
@@ -76,8 +74,8 @@ impl PyRecoveredSegment {
 
     /// The reason for an end of the valid part before the end of the log: a list of `logdex.report.Finding`.
     #[getter]
-    fn findings<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        report::findings(py, &self.recovered.findings)
+    fn findings(&self) -> Vec<Finding> {
+        self.recovered.findings.clone()
     }
 
     fn __repr__(&self) -> String {

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
-use super::super::closable::Closable;
+use super::super::handle::Closable;
 use super::super::time::{self, Round};
-use super::super::{convert, integer, location, report};
+use super::super::{convert, integer, location};
 use super::arguments::{self, check_word};
 use super::producer_state::PyProducerState;
 use super::reader::PySegmentReader;
@@ -19,13 +19,9 @@ use crate::kafka::{
     BatchScan, Check, Fetched, LogContext, OnError, ProducerState, Recovered, Segment, SegmentOptions, SegmentRange,
     SegmentReader, TimedOffset, batch_columns,
 };
-use crate::report::Report;
+use crate::report::{Finding, Report};
 
-pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<PyLogSegment>()?;
-    m.add_class::<PySlice>()?;
-    m.add_function(wrap_pyfunction!(_open_log_segment, m)?)
-}
+register! { class PyLogSegment, PySlice; fn _open_log_segment }
 
 /// One segment: a `.log` file and the indexes next to it, read only.
 ///
@@ -472,14 +468,12 @@ impl PyLogSegment {
         py: Python<'_>,
         #[pyo3(from_py_with = integer::start)] start: i64,
     ) -> PyResult<i64> {
-        let segment = self.inner()?;
-        Ok(py.detach(|| segment.largest_data_timestamp(start))?)
+        self.segment.call(py, |segment| segment.largest_data_timestamp(start))
     }
 
     /// Return the number of records by the headers of the batches, up to the first damage.
     fn record_count(&self, py: Python<'_>) -> PyResult<u64> {
-        let segment = self.inner()?;
-        Ok(py.detach(|| segment.record_count())?)
+        self.segment.call(py, Segment::record_count)
     }
 
     /// Return the transactions whose abort markers are in this segment.
@@ -503,14 +497,12 @@ impl PyLogSegment {
     ///
     /// Source: `LogSegment#readNextOffset`.
     fn next_offset(&self, py: Python<'_>) -> PyResult<i64> {
-        let segment = self.inner()?;
-        Ok(py.detach(|| segment.next_offset())?)
+        self.segment.call(py, Segment::next_offset)
     }
 
     /// Return the offset after the last batch that can be reached: `next_offset` unless the log cannot be read to its end.
     fn readable_end(&self, py: Python<'_>) -> PyResult<i64> {
-        let segment = self.inner()?;
-        Ok(py.detach(|| segment.readable_end())?)
+        self.segment.call(py, Segment::readable_end)
     }
 
     /// Return the largest timestamp and the last offset of the first batch that has it; -1 and the base offset without any.
@@ -520,8 +512,7 @@ impl PyLogSegment {
     /// Raises:
     ///     CorruptFileError: The log cannot be read to its end.
     fn max_timestamp(&self, py: Python<'_>) -> PyResult<(i64, i64)> {
-        let segment = self.inner()?;
-        let entry = py.detach(|| segment.max_timestamp())?;
+        let entry = self.segment.call(py, Segment::max_timestamp)?;
         Ok((entry.timestamp, entry.offset))
     }
 
@@ -564,20 +555,20 @@ impl PyLogSegment {
     ///     FileExistsError: A file exists; nothing was written.
     ///     LockedError: A running broker holds the log directory.
     #[pyo3(signature = (directory, *, index_interval_bytes=4096, max_index_bytes=10_485_760, producers=None, overwrite=false))]
-    fn rebuild_indexes<'py>(
+    fn rebuild_indexes(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         #[pyo3(from_py_with = location::local_path)] directory: PathBuf,
         #[pyo3(from_py_with = integer::index_interval_bytes)] index_interval_bytes: i64,
         #[pyo3(from_py_with = integer::max_index_bytes)] max_index_bytes: i64,
         producers: Option<Py<PyProducerState>>,
         overwrite: bool,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    ) -> PyResult<Report> {
         let base_offset = self.inner()?.base_offset();
         let recovered = self.recovered(py, index_interval_bytes, max_index_bytes, producers.as_ref())?;
         let files = py.detach(|| recovered.write_indexes(&directory, base_offset, overwrite))?;
         let checked = vec![("batches", recovered.batches), ("bytes", recovered.valid_bytes), ("files", files)];
-        report::report(py, &Report { findings: recovered.findings, checked })
+        Ok(Report { findings: recovered.findings, checked })
     }
 
     /// Check the segment against its log. Findings are never raised.
@@ -592,16 +583,15 @@ impl PyLogSegment {
     /// Returns:
     ///     A list of findings, and the offset after this segment.
     #[pyo3(signature = (epochs, *, previous_end=None, closed=false, offset_index=None, time_index=None))]
-    fn verify_in_log<'py>(
+    fn verify_in_log(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         epochs: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = integer::previous_end)] previous_end: Option<i64>,
         closed: bool,
         offset_index: Option<Location>,
         time_index: Option<Location>,
-    ) -> PyResult<(Vec<Bound<'py, PyAny>>, i64)> {
-        let segment = self.inner()?;
+    ) -> PyResult<(Vec<Finding>, i64)> {
         let epochs = arguments::epochs(epochs)?;
         let log = LogContext {
             epochs: &epochs,
@@ -610,16 +600,13 @@ impl PyLogSegment {
             offset_index: offset_index.as_ref(),
             time_index: time_index.as_ref(),
         };
-        let (findings, end) = py.detach(|| segment.verify_in_log(&log))?;
-        Ok((report::findings(py, &findings)?, end))
+        self.segment.call(py, |segment| segment.verify_in_log(&log))
     }
 
     /// Check every batch, with `deep` every record, and the indexes next to the log. Findings are never raised.
     #[pyo3(signature = (*, deep=true))]
-    fn verify<'py>(&self, py: Python<'py>, deep: bool) -> PyResult<Bound<'py, PyAny>> {
-        let segment = self.inner()?;
-        let verified = py.detach(|| segment.verify(deep))?;
-        report::report(py, &verified)
+    fn verify(&self, py: Python<'_>, deep: bool) -> PyResult<Report> {
+        self.segment.call(py, |segment| segment.verify(deep))
     }
 
     /// Close the log and the indexes. Running calls and readers go on.
@@ -638,7 +625,7 @@ impl PyLogSegment {
     }
 
     fn __repr__(&self) -> String {
-        format!("LogSegment({:?})", self.segment.path().display().to_string())
+        self.segment.text("LogSegment")
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {

@@ -8,12 +8,13 @@ use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3_arrow::{PyArray, PyRecordBatchReader};
 
-use super::super::{convert, report};
+use super::super::convert;
 use super::arguments;
 use crate::error::{Error, Result};
 use crate::io::Location;
 use crate::io::fork::Generation;
 use crate::kafka::{Check, IndexOptions, Segment, SegmentOptions, SparseIndex, VerifiableIndex, verify_index};
+use crate::report::Report;
 
 /// An index with a class in Python.
 pub(super) trait PyIndex: VerifiableIndex {
@@ -265,9 +266,9 @@ impl<I: PyIndex> Handle<I> {
         self.with_open(py, |open| open.index.flush())
     }
 
-    pub(super) fn verify<'py>(&self, py: Python<'py>, log: Option<Location>) -> PyResult<Bound<'py, PyAny>> {
+    pub(super) fn verify(&self, py: Python<'_>, log: Option<Location>) -> PyResult<Report> {
         let base_offset = self.with(py, SparseIndex::base_offset)?;
-        let verified = py.detach(|| {
+        Ok(py.detach(|| {
             let log = match log {
                 Some(log) => Some(Segment::open(&log, SegmentOptions::default())?),
                 None => log_beside(&self.path, I::SUFFIX),
@@ -275,8 +276,7 @@ impl<I: PyIndex> Handle<I> {
             let base_offset = Some(base_offset);
             let options = IndexOptions { check: Check::Trust, base_offset, ..IndexOptions::default() };
             verify_index(&I::open(&self.path, &options)?, log.as_ref())
-        })?;
-        report::report(py, &verified)
+        })?)
     }
 
     pub(super) fn repr(&self, py: Python<'_>) -> String {
@@ -499,11 +499,7 @@ macro_rules! sparse_index_class {
 
             /// Check every entry, and compare it with the log next to the index or the given one. Findings are never raised.
             #[pyo3(signature = (log=None))]
-            fn verify<'py>(
-                &self,
-                py: Python<'py>,
-                log: Option<$crate::io::Location>,
-            ) -> PyResult<Bound<'py, PyAny>> {
+            fn verify(&self, py: Python<'_>, log: Option<$crate::io::Location>) -> PyResult<$crate::report::Report> {
                 self.0.verify(py, log)
             }
 

@@ -9,11 +9,7 @@ use super::super::location::{StorageOptions, located};
 use crate::io::Location;
 use crate::kafka::tiered::{self, Sources};
 
-pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_function(wrap_pyfunction!(join_tiered, m)?)?;
-    m.add_function(wrap_pyfunction!(holds_tiered, m)?)?;
-    m.add_function(wrap_pyfunction!(is_tiered, m)?)
-}
+register! { fn join_tiered, holds_tiered, is_tiered }
 
 /// Join a log directory with the segments that brokers moved to remote storage.
 ///

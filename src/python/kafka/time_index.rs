@@ -13,10 +13,7 @@ use super::sparse_index::{Handle, PyIndex, Reduced, sparse_index_class};
 use crate::error::Result;
 use crate::kafka::{Segment, SparseIndex, TimeEntry, TimeIndex};
 
-pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<PyTimeIndex>()?;
-    m.add_function(wrap_pyfunction!(_open_time_index, m)?)
-}
+register! { class PyTimeIndex; fn _open_time_index }
 
 impl PyIndex for TimeIndex {
     type Pair = (i64, i64);

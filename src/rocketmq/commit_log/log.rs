@@ -13,7 +13,7 @@ use crate::io::fork::Generation;
 use crate::io::signals;
 use crate::io::storage;
 use crate::io::{Access, FileSource, ProcessMutex, ReadAt as _};
-use crate::report::Report;
+use crate::report::{Finding, Report};
 use crate::rocketmq::commit_log::frame::{Frame, HEAD, Versions};
 use crate::rocketmq::commit_log::scan::walk::Scan;
 use crate::rocketmq::offset_files::{self, Gap, Listing, OffsetFile, OpenFiles, Sign};
@@ -292,8 +292,8 @@ impl CommitLog {
     ///
     /// # Errors
     /// An I/O error, with the path.
-    pub fn damage(&self, phy_offsets: &[u64]) -> Result<Vec<(u64, u64, Report)>> {
-        let mut parts: Vec<(u64, u64, Report)> = Vec::new();
+    pub fn damage(&self, phy_offsets: &[u64]) -> Result<Vec<(u64, u64, Finding)>> {
+        let mut parts: Vec<(u64, u64, Finding)> = Vec::new();
         for offset in phy_offsets {
             let is_known = parts.last().is_some_and(|(begin, end, _)| (*begin..*end).contains(offset));
             if !is_known && !self.is_cut_off(*offset)? {
@@ -310,12 +310,10 @@ impl CommitLog {
     ///
     /// # Errors
     /// An I/O error, with the path.
-    pub fn damage_at(&self, phy_offset: u64) -> Result<Option<(u64, u64, Report)>> {
+    fn damage_at(&self, phy_offset: u64) -> Result<Option<(u64, u64, Finding)>> {
         let files = self.listing()?;
-        let mut found = Report::default();
         if let Some(gap) = self.gaps_between(&files)?.iter().find(|gap| (gap.begin..gap.end).contains(&phy_offset)) {
-            gap.tell(&mut found);
-            return Ok(Some((gap.begin, gap.end, found)));
+            return Ok(Some((gap.begin, gap.end, gap.finding())));
         }
         let Some(file) = files.iter().find(|file| (file.start..file.end()).contains(&phy_offset)) else {
             return Ok(None);
@@ -334,10 +332,7 @@ impl CommitLog {
             let at = file.start.saturating_add(finding.offset);
             begin <= at && at <= phy_offset
         });
-        Ok(of_place.map(|finding| {
-            found.findings.push(finding.clone());
-            (file.start.saturating_add(finding.offset), end, found)
-        }))
+        Ok(of_place.map(|finding| (file.start.saturating_add(finding.offset), end, finding.clone())))
     }
 
     /// Returns the log offset of the first byte of the first file, 0 without files.

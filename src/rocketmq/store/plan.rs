@@ -9,9 +9,10 @@ use super::open::Store;
 use super::queues::{Queues, SHORT_BYTES};
 use super::ranges::{Range, in_time, signed, within};
 use crate::error::{Error, Result};
-use crate::report::{Finding, Report};
+use crate::report::Finding;
 use crate::rocketmq::commit_log::{CommitLog, Filter, TextSet};
 use crate::rocketmq::consume_queue::Kind;
+use crate::rocketmq::offset_files::Gap;
 use crate::rocketmq::queue_stream::{self, QueuePart};
 
 /// Scanning this many bytes of log takes about a second.
@@ -205,14 +206,12 @@ impl Plan {
     /// # Errors
     /// An I/O error, with the path.
     pub fn gaps(&self) -> Result<Vec<Finding>> {
-        let mut lost = Report::default();
-        for gap in self.log.gaps()? {
+        let mut gaps = self.log.gaps()?;
+        gaps.retain(|gap| {
             let overlaps = |(begin, end): &Range| begin.cast_unsigned() < gap.end && gap.begin < end.cast_unsigned();
-            if self.ranges.iter().any(overlaps) {
-                gap.tell(&mut lost);
-            }
-        }
-        Ok(lost.findings)
+            self.ranges.iter().any(overlaps)
+        });
+        Ok(gaps.iter().map(Gap::finding).collect())
     }
 
     /// Returns those of the offsets that may hold a match.

@@ -12,11 +12,12 @@ use super::ranges::{Range, union, within};
 use super::unindexed::{Progress, no_progress};
 use crate::error::Result;
 use crate::hash_index::{self, Hits, IndexFile, KeyColumn, Keys, Topics, key_hash};
-use crate::report::{Finding, Report};
+use crate::report::Finding;
 use crate::rocketmq::candidates::{self, Checks, Counts, Question, VerifiedMessages};
 use crate::rocketmq::commit_log::CommitLog;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::index_entries::TAGS_PREFIX;
+use crate::rocketmq::offset_files::Gap;
 use crate::time_range::TimeRange;
 
 /// Keys of a batch that are searched together.
@@ -231,10 +232,7 @@ impl Store {
         };
         let step = VerifiedMessages::new(Arc::clone(&log), Vec::new(), checks.clone())?;
         let schema = RecordBatchReader::schema(&step);
-        let mut lost = Report::default();
-        for gap in log.gaps_in_time(query.times, CLOCK_SLACK_MS)? {
-            gap.tell(&mut lost);
-        }
+        let lost = log.gaps_in_time(query.times, CLOCK_SLACK_MS)?.iter().map(Gap::finding).collect();
         let store = Arc::clone(self);
         let mut found = FoundBatches {
             store,
@@ -246,7 +244,7 @@ impl Store {
             step,
             next: 0,
             missing: BTreeSet::new(),
-            findings: lost.findings,
+            findings: lost,
         };
         found.begin_step()?;
         Ok((found, unread))
@@ -345,8 +343,9 @@ impl FoundBatches {
         let missing: Vec<u64> =
             std::mem::take(&mut self.missing).into_iter().filter_map(|offset| u64::try_from(offset).ok()).collect();
         for (_, _, found) in self.log.damage(&missing)? {
-            let new: Vec<Finding> = found.findings.into_iter().filter(|each| !self.findings.contains(each)).collect();
-            self.findings.extend(new);
+            if !self.findings.contains(&found) {
+                self.findings.push(found);
+            }
         }
         Ok(None)
     }

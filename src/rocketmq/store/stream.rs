@@ -186,7 +186,7 @@ impl MessageStream {
         }
         let mut lost = self.plan.gaps()?;
         let missing: Vec<u64> = self.missing.iter().filter_map(|offset| u64::try_from(*offset).ok()).collect();
-        lost.extend(self.plan.log.damage(&missing)?.into_iter().flat_map(|(_, _, report)| report.findings));
+        lost.extend(self.plan.log.damage(&missing)?.into_iter().map(|(_, _, finding)| finding));
         self.report(lost.into_iter());
         Ok(())
     }

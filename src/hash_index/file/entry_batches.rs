@@ -1,4 +1,4 @@
-//! The rows of `IndexFile.entries`.
+//! All entries of a file as record batches.
 
 use std::sync::Arc;
 
@@ -7,18 +7,20 @@ use arrow_array::{ArrayRef, RecordBatch, RecordBatchIterator, RecordBatchReader}
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 
 use crate::error::{Error, Result};
-use crate::hash_index::IndexFile;
+use crate::hash_index::file::index_file::IndexFile;
 
-/// Read all entries of a file in the order of their positions, `limit` rows a batch.
-pub(super) fn entry_batches(file: Arc<IndexFile>, limit: u32) -> Box<dyn RecordBatchReader + Send> {
-    let schema = schema();
+/// Returns a reader of all entries of a file in the order of their positions, `limit` rows a batch.
+pub fn entry_batches(file: Arc<IndexFile>, limit: u32) -> Box<dyn RecordBatchReader + Send> {
+    let schema = entry_schema();
     let mut position = 1;
     let batches = std::iter::from_fn({
         let schema = Arc::clone(&schema);
         move || match batch(&file, &schema, position, limit) {
             Ok(batch) if batch.num_rows() == 0 => None,
             Ok(batch) => {
-                position += u32::try_from(batch.num_rows()).unwrap_or(u32::MAX);
+                #[expect(clippy::cast_possible_truncation, reason = "at most `limit` rows")]
+                let rows = batch.num_rows() as u32;
+                position += rows;
                 Some(Ok(batch))
             }
             Err(e) => Some(Err(ArrowError::ExternalError(Box::new(e)))),
@@ -27,8 +29,8 @@ pub(super) fn entry_batches(file: Arc<IndexFile>, limit: u32) -> Box<dyn RecordB
     Box::new(RecordBatchIterator::new(batches, schema))
 }
 
-/// Returns the schema of the rows.
-pub(super) fn schema() -> SchemaRef {
+/// Returns the schema of [`entry_batches`].
+pub fn entry_schema() -> SchemaRef {
     let time = DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()));
     Arc::new(Schema::new(vec![
         Field::new("position", DataType::Int32, true),
