@@ -15,6 +15,8 @@ _TARGET = Path(__file__).parent / "kafka" / "target"
 JARS = _TARGET / "lib"
 RELEASES = {"3.9.2": JARS, "4.3.1": _TARGET / "lib-4.3.1"}
 """The classes of each release."""
+_LOGGING = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",)
+"""Warnings and errors go to `broker.log`."""
 _CLUSTER = "bG9nZGV4LWludGVyb3AtMQ"
 
 
@@ -47,7 +49,7 @@ class Broker:
         }
         file = home / "broker.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()), encoding="ascii")
-        command = [java, "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*"]
+        command = [java, "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *_LOGGING, "-cp", f"{jars}/*"]
         tool = [*command, "kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", _CLUSTER, "-c", str(file)]
         subprocess.run(tool, check=True, capture_output=True, cwd=home)
         with (home / "broker.log").open("ab") as log:

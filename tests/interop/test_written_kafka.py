@@ -125,7 +125,7 @@ def _append(writer: LogDirWriter, partition: int, first: int, codec: str) -> Non
     writer.append("orders", partition, records, codec=codec, batch_bytes=1500)
 
 
-def _make(log_dir: Path) -> None:
+def make(log_dir: Path) -> None:
     config = {"segment.bytes": 8_000, "index.interval.bytes": 500}
     with LogDirWriter.open(log_dir, config=config, clock=lambda: NOW) as writer:
         writer.create_topic("orders", 6)
@@ -148,7 +148,7 @@ def test_a_broker_serves_and_continues_a_written_directory(
     release: str, tmp_path: Path, say: Callable[[str], None]
 ) -> None:
     made = tmp_path / "made"
-    _make(made)
+    make(made)
     written = read(made, ["orders"])
     with Classes(tmp_path) as client:
         with Broker(tmp_path, release, **BROKER) as broker:

@@ -18,6 +18,7 @@ from logdex.kafka.files import TopicPartition
 from logdex.kafka.find import FindResult, Record, UnreadRange
 from logdex.kafka.log import AbortedTransaction, Log, TimedOffset
 from logdex.kafka.log_dir import LogDir, build_key_index, explain, find
+from logdex.kafka.recover import LogDirRecovery, recover
 from logdex.kafka.writer import AppendResult, LogDirState, LogDirWriter, LogStatistics
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "LeaderEpoch",
     "Log",
     "LogDir",
+    "LogDirRecovery",
     "LogDirState",
     "LogDirWriter",
     "LogSegment",
@@ -47,4 +49,5 @@ __all__ = [
     "copy",
     "explain",
     "find",
+    "recover",
 ]

@@ -106,7 +106,7 @@ class LogDirWriter(Closing):
         marker = directory / checkpoint.CLEAN_SHUTDOWN
         try:
             self._clean = marker.exists() or not partition_dirs(directory)
-            self._broker_epoch = _read_broker_epoch(marker) if broker_epoch is None else broker_epoch
+            self._broker_epoch = read_broker_epoch(marker) if broker_epoch is None else broker_epoch
             self._points = checkpoint.read_offsets(directory, checkpoint.RECOVERY_POINT)
             self._starts = checkpoint.read_offsets(directory, checkpoint.LOG_START)
             marker.unlink(missing_ok=True)
@@ -392,7 +392,7 @@ class LogDirWriter(Closing):
         return f"LogDirWriter({str(self._directory)!r}{', closed' if self._closed else ''})"
 
 
-def _read_broker_epoch(marker: Path) -> int:
+def read_broker_epoch(marker: Path) -> int:
     """Return the broker's epoch in a marker; -1 without one, as a broker does. Source: CleanShutdownFileHandler#read."""
     try:
         epoch = json.loads(marker.read_bytes())["brokerEpoch"]

@@ -193,6 +193,14 @@ impl Header {
         put(bytes, 12, leader_epoch.to_be_bytes());
     }
 
+    /// Writes all that the checksum does not cover over the first bytes of a whole batch of magic 2.
+    pub(crate) fn write_uncovered(&self, bytes: &mut [u8]) {
+        let size = bytes.len().saturating_sub(LOG_OVERHEAD);
+        put(bytes, 8, u32::try_from(size).unwrap_or(u32::MAX).to_be_bytes());
+        Self::write_place(bytes, self.base_offset, self.leader_epoch);
+        Self::write_magic(bytes, self.magic);
+    }
+
     /// Writes the magic, which the checksum does not cover either.
     pub(crate) fn write_magic(bytes: &mut [u8], magic: i8) {
         put(bytes, 16, magic.to_be_bytes());

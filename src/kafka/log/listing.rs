@@ -18,8 +18,10 @@ const SNAPSHOT: &str = ".snapshot";
 const SUFFIXES: [&str; 5] = [LOG, ".index", ".timeindex", ".txnindex", SNAPSHOT];
 const CLEANED: &str = ".cleaned";
 const SWAP: &str = ".swap";
-/// Endings that a broker adds while it deletes a file, writes it, or swaps it in.
-const LEFTOVERS: [&str; 3] = [".deleted", CLEANED, SWAP];
+/// Follows the name of a segment that a recovery replaced.
+const DAMAGED: &str = ".damaged";
+/// Endings that a broker adds while it deletes a file, writes it, or swaps it in, and that of a recovery.
+const LEFTOVERS: [&str; 4] = [".deleted", CLEANED, SWAP, DAMAGED];
 /// Text files next to the segments, also with the ending `.tmp`.
 const TEXT_FILES: [&str; 3] = ["leader-epoch-checkpoint", "partition.metadata", "quorum-state"];
 
@@ -35,7 +37,7 @@ pub struct Listing {
     pub snapshots: BTreeMap<i64, Location>,
     /// Index files without a `.log`, which a broker deletes.
     pub orphans: Vec<Location>,
-    /// Files that wait for deletion or belong to an unfinished compaction.
+    /// Files that wait for deletion or belong to an unfinished compaction, and segments that a recovery replaced.
     pub leftovers: Vec<Location>,
     /// Other files, except the text files next to the segments.
     pub strays: Vec<Location>,
@@ -230,7 +232,8 @@ fn is_number(text: &str) -> bool {
 
 fn split_leftover(name: &str) -> (&str, Option<&'static str>) {
     let split = |ending| name.strip_suffix(ending).map(|stem| (stem, Some(ending)));
-    LEFTOVERS.into_iter().find_map(split).unwrap_or((name, None))
+    let replaced = || name.split_once(DAMAGED).map(|(stem, _)| (stem, Some(DAMAGED)));
+    LEFTOVERS.into_iter().find_map(split).or_else(replaced).unwrap_or((name, None))
 }
 
 fn is_text_file(name: &str) -> bool {

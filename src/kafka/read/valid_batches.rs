@@ -5,14 +5,17 @@
 //!           else: search for the next header whose size, magic and checksum fit
 //! ```
 //!
-//! No checksum covers a magic, which is 2 if the checksum of that format fits, nor a base offset. A batch that does not begin where the one before it ends waits for the next one, which shows
-//! whether offsets are missing, as compaction leaves them, or its base offset is damaged.
+//! No checksum covers size, magic and base offset. Bytes up to the next valid batch are a batch of magic 2 if the checksum of that format
+//! fits. A batch that does not begin where the one before it ends waits for the next batch or segment, which shows whether offsets are
+//! missing, as compaction leaves them, or its base offset is damaged.
+
+use std::ops::Range;
 
 use super::segment_range::SegmentRange;
 use super::walk::{Reads, Tail, Walk, undecodable};
 use crate::error::{Error, Result};
 use crate::io::FileSource;
-use crate::kafka::format::header::Header;
+use crate::kafka::format::header::{HEADER_SIZE, Header};
 use crate::report::{Finding, Flaw, Kind};
 use crate::time_range::TimeRange;
 
@@ -22,11 +25,15 @@ pub(crate) struct ValidBatches<'a> {
     ranges: &'a [SegmentRange],
     /// Damage that was skipped.
     pub(crate) findings: Vec<Finding>,
+    /// The end of the last segment if a batch was being written there, which is no damage.
+    pub(crate) unfinished: Option<Finding>,
     /// The offset after the last valid batch; before the first one, that at which the ranges begin.
     next: i64,
     /// The first batch may begin before the offsets of the ranges.
     may_straddle: bool,
     suspect: Option<Suspect>,
+    /// The range of the last valid batch, and the position after it.
+    taken_to: (usize, u64),
 }
 
 /// A batch whose base offset only the next batch confirms.
@@ -40,11 +47,19 @@ struct Suspect {
 impl<'a> ValidBatches<'a> {
     pub(crate) fn new(ranges: &'a [SegmentRange]) -> Self {
         let (begin, base) = ranges.first().map_or((0, 0), |range| (range.begin_offset, range.segment.base_offset()));
-        Self { ranges, findings: Vec::new(), next: begin.max(base), may_straddle: begin > base, suspect: None }
+        Self {
+            ranges,
+            findings: Vec::new(),
+            unfinished: None,
+            next: begin.max(base),
+            may_straddle: begin > base,
+            suspect: None,
+            taken_to: (0, 0),
+        }
     }
 
     /// Calls `take` with the number of the range, the header and the bytes of each batch until it returns false. If the header has
-    /// another base offset or magic than the bytes, that of the header is right.
+    /// another base offset, size or magic than the bytes, that of the header is right; see [`Header::write_uncovered`].
     ///
     /// # Errors
     /// Those of `take`; an I/O error.
@@ -55,10 +70,17 @@ impl<'a> ValidBatches<'a> {
             let path = range.segment.path();
             let source = range.segment.open_source()?;
             walk.restart(range.begin(TimeRange::ALL)?, range.segment.len());
+            let base = range.segment.base_offset();
+            if number > 0 && base >= self.next {
+                if !self.decide(base, &mut take)? {
+                    return Ok(());
+                }
+                self.next = self.next.max(base);
+            }
             loop {
                 let at = walk.at;
                 match next_valid(&mut walk, &source, range)? {
-                    Ok(header) if header.last_offset < range.begin_offset => {}
+                    Ok(header) if header.base_offset >= 0 && header.last_offset < range.begin_offset => {}
                     Ok(header) if header.last_offset >= range.end_offset => {
                         let expected = format_args!("offsets below {}", range.end_offset).to_string();
                         let flaw = Flaw::new(Kind::BatchOffset, expected, header.last_offset);
@@ -78,11 +100,21 @@ impl<'a> ValidBatches<'a> {
                     Err(Invalid { tail: Some(Tail::End), .. }) => break,
                     Err(invalid) => {
                         let found = invalid.find_next(&mut walk, &source, range, at)?;
-                        let is_unfinished = number + 1 == ranges.len()
+                        let end = found.unwrap_or(range.segment.len());
+                        let finding = Finding::new(path, at, invalid.flaw.clone());
+                        if let Some(header) = invalid.restore(&mut walk, &source, range, at..end)? {
+                            self.findings.push(finding);
+                            let batch = walk.batch(&source, &header).map_err(|e| Error::io(path, e))?;
+                            if !self.place(number, &header, batch, &mut take)? {
+                                return Ok(());
+                            }
+                        } else if number + 1 == ranges.len()
                             && found.is_none()
-                            && invalid.tail.as_ref().is_some_and(Tail::is_expected);
-                        if !is_unfinished {
-                            self.findings.push(Finding::new(path, at, invalid.flaw));
+                            && invalid.tail.as_ref().is_some_and(Tail::is_expected)
+                        {
+                            self.unfinished = Some(finding);
+                        } else {
+                            self.findings.push(finding);
                         }
                         let Some(found) = found else { break };
                         walk.restart(found, range.segment.len());
@@ -90,14 +122,7 @@ impl<'a> ValidBatches<'a> {
                 }
             }
         }
-        match self.suspect.take() {
-            Some(suspect) if suspect.header.base_offset > self.next => {
-                take(suspect.number, &suspect.header, &suspect.bytes)?;
-            }
-            Some(suspect) => self.refuse(&suspect),
-            None => {}
-        }
-        Ok(())
+        self.decide_last(&mut take)
     }
 
     fn refuse(&mut self, suspect: &Suspect) {
@@ -108,8 +133,58 @@ impl<'a> ValidBatches<'a> {
         }
     }
 
-    fn pass(&mut self, header: &Header) {
+    fn take(
+        &mut self,
+        number: usize,
+        header: &Header,
+        batch: &[u8],
+        take: &mut impl FnMut(usize, &Header, &[u8]) -> Result<bool>,
+    ) -> Result<bool> {
         (self.next, self.may_straddle) = (header.last_offset.saturating_add(1), false);
+        self.taken_to = (number, header.end());
+        take(number, header, batch)
+    }
+
+    /// Returns whether the offsets of a batch that waits may be those of its bytes, with a gap before them.
+    fn may_follow_gap(&self, suspect: &Suspect) -> bool {
+        let Header { base_offset, last_offset, .. } = suspect.header;
+        let base = self.ranges.get(suspect.number).map_or(0, |range| range.segment.base_offset());
+        // Indexes have 31 bits for an offset.
+        let is_in_segment = last_offset.checked_sub(base).is_some_and(|relative| relative <= i64::from(i32::MAX));
+        base_offset > self.next && last_offset >= base_offset && is_in_segment
+    }
+
+    /// Decides about the batch that waits, with the offset at which the next batch or segment begins.
+    fn decide(&mut self, first: i64, take: &mut impl FnMut(usize, &Header, &[u8]) -> Result<bool>) -> Result<bool> {
+        let Some(mut suspect) = self.suspect.take() else { return Ok(true) };
+        let Header { base_offset, last_offset, .. } = suspect.header;
+        let fits = !suspect.header.is_legacy()
+            && first.checked_sub(self.next) == last_offset.wrapping_sub(base_offset).checked_add(1);
+        let is_gap = self.may_follow_gap(&suspect) && first > last_offset;
+        if fits || !is_gap {
+            self.refuse(&suspect);
+        }
+        if fits {
+            (suspect.header.base_offset, suspect.header.last_offset) = (self.next, first - 1);
+        }
+        if fits || is_gap {
+            return self.take(suspect.number, &suspect.header, &suspect.bytes, take);
+        }
+        Ok(true)
+    }
+
+    /// Decides about a batch that waits at the end of the log. If its offsets are not possible, it gets those after the batch that it
+    /// follows without other bytes between.
+    fn decide_last(&mut self, take: &mut impl FnMut(usize, &Header, &[u8]) -> Result<bool>) -> Result<()> {
+        let Some(mut suspect) = self.suspect.take() else { return Ok(()) };
+        if !self.may_follow_gap(&suspect) {
+            self.refuse(&suspect);
+            let last = self.next.checked_add(suspect.header.last_offset.wrapping_sub(suspect.header.base_offset));
+            let is_next = self.taken_to == (suspect.number, suspect.header.position);
+            let Some(last) = last.filter(|_| is_next && !suspect.header.is_legacy()) else { return Ok(()) };
+            (suspect.header.base_offset, suspect.header.last_offset) = (self.next, last);
+        }
+        self.take(suspect.number, &suspect.header, &suspect.bytes, take).map(drop)
     }
 
     /// Takes a batch, or lets it wait for the next one; decides about the batch that waits.
@@ -121,29 +196,13 @@ impl<'a> ValidBatches<'a> {
         take: &mut impl FnMut(usize, &Header, &[u8]) -> Result<bool>,
     ) -> Result<bool> {
         let first = header.base_offset;
-        if let Some(mut suspect) = self.suspect.take() {
-            let next = self.next;
-            let Header { base_offset, last_offset, .. } = suspect.header;
-            let fits = !header.is_legacy() && first.checked_sub(next) == last_offset.checked_sub(base_offset - 1);
-            let is_gap = base_offset > next && first > last_offset;
-            if fits || !is_gap {
-                self.refuse(&suspect);
-            }
-            if fits {
-                (suspect.header.base_offset, suspect.header.last_offset) = (next, first - 1);
-            }
-            if fits || is_gap {
-                self.pass(&suspect.header);
-                if !take(suspect.number, &suspect.header, &suspect.bytes)? {
-                    return Ok(false);
-                }
-            }
+        if !self.decide(first, take)? {
+            return Ok(false);
         }
         // The header of a set of magic 0 or 1 has its last offset only.
         let may_be_before = header.is_legacy() || (self.may_straddle && first < self.next);
         if first == self.next || (may_be_before && header.last_offset >= self.next) {
-            self.pass(header);
-            return take(number, header, batch);
+            return self.take(number, header, batch, take);
         }
         self.suspect = Some(Suspect { number, header: *header, bytes: batch.to_vec() });
         Ok(true)
@@ -176,7 +235,9 @@ fn next_valid(
     let checked = header.check_size(range.segment.options().max_batch_bytes).and_then(|()| {
         header.codec()?;
         let found = || format!("{} to {}", header.base_offset, header.last_offset);
-        let is_range = header.last_offset >= header.base_offset && header.base_offset >= 0;
+        // No checksum covers a base offset: one that is not possible is that of a batch that waits for the next one.
+        let is_range = header.last_offset.wrapping_sub(header.base_offset) >= 0
+            && (header.base_offset >= 0 || !header.is_legacy());
         is_range.then_some(()).ok_or_else(|| Flaw::new(Kind::BatchOffset, "a range of offsets", found()))
     });
     let checked = match checked {
@@ -206,6 +267,35 @@ impl Invalid {
             Ok(found) => Ok(found),
             Err(error) => undecodable(error).map(|_| by_index()).map_err(|e| Error::io(range.segment.path(), e)),
         }
+    }
+}
+
+impl Invalid {
+    /// Returns the batch of a range of bytes if the checksum of magic 2 fits: its size or its magic is damaged.
+    fn restore(
+        &self,
+        walk: &mut Walk,
+        source: &FileSource,
+        range: &SegmentRange,
+        bytes: Range<u64>,
+    ) -> Result<Option<Header>> {
+        let fail = |e| Error::io(range.segment.path(), e);
+        let size = bytes.end.checked_sub(bytes.start).and_then(|size| u32::try_from(size).ok());
+        let Some(size) = size.filter(|size| *size as usize >= HEADER_SIZE) else { return Ok(None) };
+        match self.tail {
+            Some(Tail::End | Tail::Zeros { .. } | Tail::Undecodable(_)) => return Ok(None),
+            Some(Tail::Torn { .. } | Tail::Size { .. }) | None => {}
+        }
+        walk.restart(bytes.start, bytes.end);
+        let head = walk.window.get(source, bytes.start, HEADER_SIZE, bytes.end, HEADER_SIZE).map_err(fail)?;
+        let mut head = head.to_vec();
+        Header::write_magic(&mut head, 2);
+        let Some(header) = Header::parse(&head, bytes.start, size) else { return Ok(None) };
+        let is_valid = header.check_size(range.segment.options().max_batch_bytes).is_ok()
+            && header.codec().is_ok()
+            && header.last_offset.wrapping_sub(header.base_offset) >= 0
+            && walk.check_crc(source, &header).map_err(fail)?.is_ok();
+        Ok(is_valid.then_some(header))
     }
 }
 
@@ -246,16 +336,17 @@ mod tests {
         let (all, findings) = valid(&hex(SEVEN));
         assert!(all.len() == 7 && findings.is_empty(), "{all:?} {findings:?}");
         for (number, (position, _)) in all.iter().enumerate() {
-            // Size, magic, checksum, records.
-            for (at, byte) in [(10, 0x7f), (11, 0xff), (11, 0), (16, 9), (17, 0xaa), (62, 0xee)] {
+            // Size and magic, which the checksum does not cover; checksum, records.
+            for (at, byte) in
+                [(8, 0xff), (10, 0x7f), (11, 0xff), (11, 0), (16, 9), (16, 0), (16, 0xff), (17, 0xaa), (62, 0xee)]
+            {
                 let mut others = all.clone();
-                if at != 16 {
+                if at > 16 {
                     others.remove(number);
                 }
                 let (found, findings) = valid(&changed(*position, at, byte));
                 assert_eq!(found, others, "byte {at} of batch {number}");
-                // A size that runs past the end of the last batch is that of a batch that was being written.
-                assert!(findings.len() == 1 || (number == 6 && at < 12), "{findings:?}");
+                assert_eq!(findings.len(), 1, "{findings:?}");
             }
         }
     }
@@ -272,6 +363,12 @@ mod tests {
                 assert_eq!(valid(&bytes), (all.clone(), vec![(*position, Kind::BatchOffset)]), "batch {number}");
             }
         }
+        // No batch follows the last one: an offset after a gap is possible there.
+        for (at, byte) in [(0, 0x80), (0, 0x7f), (3, 1), (7, 0), (7, 0x69)] {
+            let bytes = changed(all[6].0, at, byte);
+            assert_eq!(valid(&bytes), (all.clone(), vec![(all[6].0, Kind::BatchOffset)]), "byte {at}");
+        }
+        assert_eq!(valid(&changed(all[6].0, 7, 0xff)).0[6], (all[6].0, 255));
     }
 
     #[test]

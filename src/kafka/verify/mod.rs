@@ -8,4 +8,5 @@ mod unlisted;
 
 pub use index_check::{VerifiableIndex, verify_index};
 pub use log_context::LogContext;
+pub(crate) use segment_check::check_records;
 pub use unlisted::unlisted_transactions;

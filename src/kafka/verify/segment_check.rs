@@ -124,7 +124,7 @@ fn read_index<T>(read: Result<T>, verified: &mut Report) -> Result<Option<T>> {
 }
 
 /// Reads every record of a batch, and returns how many there are.
-fn check_records(cursor: &mut BatchCursor, header: &Header, batch: &[u8]) -> std::result::Result<u64, Flaw> {
+pub(crate) fn check_records(cursor: &mut BatchCursor, header: &Header, batch: &[u8]) -> std::result::Result<u64, Flaw> {
     let (mut records, mut flaw) = (0, None);
     cursor.each(header, batch, Wants::All, |span, bytes| {
         records += 1;

@@ -318,8 +318,7 @@ impl Copying<'_> {
         let begin = self.chunk.len();
         self.chunk.extend(batch);
         if let Some(bytes) = self.chunk.get_mut(begin..).filter(|_| !header.is_legacy()) {
-            Header::write_place(bytes, header.base_offset, EPOCH);
-            Header::write_magic(bytes, header.magic);
+            Header { leader_epoch: EPOCH, ..*header }.write_uncovered(bytes);
         }
         self.copied.records += records;
         self.copied.whole_batches += 1;

@@ -14,6 +14,7 @@ use super::partition_metadata::PartitionMetadata;
 use super::producers::{Changes, Producers, Rules, remove};
 use super::refusal::Refusal;
 use super::segment::WritableSegment;
+use super::topic_config::TopicConfig;
 use super::validator::Origin;
 use crate::error::{Error, Result};
 use crate::kafka::format::names::base_offset;
@@ -45,6 +46,34 @@ fn with_suffix<'a>(files: &'a [(String, PathBuf)], suffix: &'a str) -> impl Iter
     files.iter().filter(move |(name, _)| name.ends_with(suffix)).map(|(_, path)| path)
 }
 
+/// Deletes what was to be deleted, and applies finished compactions. Source: `#removeTempFilesAndCollectSwapFiles`.
+pub(super) fn remove_temporary_files(directory: &Path, config: &TopicConfig, now: i64) -> Result<()> {
+    let found = files(directory)?;
+    with_suffix(&found, DELETED).try_for_each(|path| remove(path))?;
+    let first_cleaned = with_suffix(&found, CLEANED).filter_map(|path| base_offset(path)).min();
+    let is_unfinished = |path: &Path| first_cleaned.is_some_and(|first| base_offset(path) >= Some(first));
+    let (unfinished, swaps): (Vec<&PathBuf>, Vec<&PathBuf>) =
+        with_suffix(&found, SWAP).partition(|path| is_unfinished(path));
+    unfinished.into_iter().chain(with_suffix(&found, CLEANED)).try_for_each(|path| remove(path))?;
+    // Segments that the swapped ones replace.
+    let (mut first, mut end) = (i64::MAX, i64::MIN);
+    for path in swaps.iter().filter(|path| path.to_string_lossy().ends_with(".log.swap")) {
+        let Some(base) = base_offset(path) else { continue };
+        // COMPAT(kafka `LogLoader#load`): finding the end of a segment without `.index.swap` creates one of zeros, which is used.
+        let end_of_swap = WritableSegment::open_with(directory, base, SWAP, config, now)?.next_offset()?;
+        (first, end) = (first.min(base), end.max(end_of_swap));
+    }
+    for (_, path) in files(directory)?.iter().filter(|(name, _)| !name.ends_with(SWAP)) {
+        if base_offset(path).is_some_and(|base| first <= base && base < end) {
+            remove(path)?;
+        }
+    }
+    for path in with_suffix(&files(directory)?, SWAP) {
+        fs::rename(path, path.with_extension("")).map_err(|e| Error::io(path, e))?;
+    }
+    Ok(())
+}
+
 impl PartitionLog {
     /// Opens the log of a directory, which exists, or begins one.
     pub(super) fn open(directory: &Path, options: LogOptions, now: i64) -> Result<Self> {
@@ -74,7 +103,7 @@ impl PartitionLog {
         if !log.options.is_clean && !log.options.truncates {
             log.check_losses(now)?;
         }
-        log.remove_temporary_files(now)?;
+        remove_temporary_files(directory, &log.options.config, now)?;
         log.load_segments(now)?;
         log.recover(now)?;
         log.schedule(now, Task::WriteMetadata);
@@ -106,38 +135,6 @@ impl PartitionLog {
             }
         }
         Ok(())
-    }
-
-    /// Deletes what was to be deleted, and applies finished compactions. Source: `#removeTempFilesAndCollectSwapFiles`.
-    fn remove_temporary_files(&self, now: i64) -> Result<()> {
-        let found = files(&self.directory)?;
-        with_suffix(&found, DELETED).try_for_each(|path| remove(path))?;
-        let first_cleaned = with_suffix(&found, CLEANED).filter_map(|path| base_offset(path)).min();
-        let is_unfinished = |path: &Path| first_cleaned.is_some_and(|first| base_offset(path) >= Some(first));
-        let (unfinished, swaps): (Vec<&PathBuf>, Vec<&PathBuf>) =
-            with_suffix(&found, SWAP).partition(|path| is_unfinished(path));
-        unfinished.into_iter().chain(with_suffix(&found, CLEANED)).try_for_each(|path| remove(path))?;
-        // Segments that the swapped ones replace.
-        let (mut first, mut end) = (i64::MAX, i64::MIN);
-        for path in swaps.iter().filter(|path| path.to_string_lossy().ends_with(".log.swap")) {
-            let Some(base) = base_offset(path) else { continue };
-            (first, end) = (first.min(base), end.max(self.end_of_swap(base, now)?));
-        }
-        for (_, path) in files(&self.directory)?.iter().filter(|(name, _)| !name.ends_with(SWAP)) {
-            if base_offset(path).is_some_and(|base| first <= base && base < end) {
-                remove(path)?;
-            }
-        }
-        for path in with_suffix(&files(&self.directory)?, SWAP) {
-            fs::rename(path, path.with_extension("")).map_err(|e| Error::io(path, e))?;
-        }
-        Ok(())
-    }
-
-    /// COMPAT(kafka `LogLoader#load`): finding the end of a segment without `.index.swap` creates one of zeros, which is used.
-    fn end_of_swap(&self, base: i64, now: i64) -> Result<i64> {
-        let mut segment = WritableSegment::open_with(&self.directory, base, SWAP, &self.options.config, now)?;
-        segment.next_offset()
     }
 
     /// Source: `#loadSegmentFiles`.

@@ -35,7 +35,7 @@ pub(super) const EXPIRY_INTERVAL_MS: i64 = 600_000;
 /// `RecordBatch.NO_PARTITION_LEADER_EPOCH`.
 const NO_EPOCH: i32 = -1;
 /// The longest batch, when its records are read.
-const MOST_BATCH_BYTES: usize = i32::MAX as usize;
+pub(super) const MOST_BATCH_BYTES: usize = i32::MAX as usize;
 
 /// Options for opening a log.
 #[derive(Clone, Debug)]

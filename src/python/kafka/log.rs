@@ -18,7 +18,7 @@ use crate::kafka::log::{
 use crate::kafka::{Log, LogView, PartitionOptions, Segment, record_columns};
 use crate::report::Finding;
 
-register! { class PyPartitionLog; fn find_records }
+register! { class PyPartitionLog; fn find_records, list_partition }
 
 /// Producer, first offset, offset of the marker.
 type PyAborted = (i64, i64, i64);
@@ -37,6 +37,18 @@ type PyMissing = (Vec<(i64, i64, Finding)>, u64);
 type PyTimed = (Option<(i64, i64)>, Vec<Finding>);
 /// The bytes of a fetch, and findings.
 type PyFetched = (PySlice, Vec<Finding>);
+
+fn listed(listing: &Listing) -> Listed {
+    let Listing { segments, snapshots, orphans, leftovers, strays, unread } = listing;
+    let unread = unread.iter().map(|file| (file.base_offset, file.found.clone())).collect();
+    (segments.clone(), snapshots.clone(), orphans.clone(), leftovers.clone(), strays.clone(), unread)
+}
+
+/// List the files of a partition, as the attributes of `logdex.kafka.files.Listing`; no segment is opened.
+#[pyfunction]
+fn list_partition(py: Python<'_>, directory: Location) -> PyResult<Listed> {
+    Ok(listed(&py.detach(|| Listing::of(&directory))?))
+}
 
 /// A partition's log. Each call lists the directory again, unless it is pinned.
 #[pyclass(name = "PartitionLog", module = "logdex._core", frozen)]
@@ -127,12 +139,7 @@ impl PyPartitionLog {
 
     /// The files of the directory, as the attributes of `logdex.kafka.files.Listing`.
     fn listing(&self, py: Python<'_>) -> PyResult<Listed> {
-        self.with(py, |log| {
-            let Listing { segments, snapshots, orphans, leftovers, strays, unread } = log.listing();
-            let unread = unread.iter().map(|file| (file.base_offset, file.found.clone())).collect();
-            let lists = (orphans.clone(), leftovers.clone(), strays.clone());
-            Ok((segments.clone(), snapshots.clone(), lists.0, lists.1, lists.2, unread))
-        })
+        self.with(py, |log| Ok(listed(log.listing())))
     }
 
     /// The first offset.

@@ -21,18 +21,84 @@ use super::super::time::{self, time_column, times_of};
 use super::{arguments, records};
 use crate::error::Error;
 use crate::kafka::write::{
-    AppendOptions, AppendResult, COLUMNS, LogOptions, LogService, LogWriter, NewRecords, Offsets, Origin, TopicConfig,
-    Transactions, now_ms,
+    AppendOptions, AppendResult, COLUMNS, LogOptions, LogService, LogWriter, NewRecords, Offsets, Origin,
+    RepairOptions, Repaired, TopicConfig, Transactions, now_ms, repair,
 };
 use crate::kafka::{AbortedRange, Codec, Compat};
 use crate::report::Finding;
 
-register! { class PyLogWriter; fn transactions_before }
+register! { class PyLogWriter; fn repair_log, transactions_before }
 
 /// Producer, first offset, last offset.
 type PyAborted = (i64, i64, i64);
 /// The cut, aborted transactions, open ones with the epochs of their producers, producers and epochs of committed ones.
 type PyTransactions = (Option<i64>, Vec<PyAborted>, Vec<(PyAborted, i16)>, Vec<(i64, i16)>);
+
+fn release(compat: Option<&str>) -> PyResult<Compat> {
+    arguments::compat(compat.or(Some("3.9.2")))?.ok_or_else(|| PyValueError::new_err("compat"))
+}
+
+/// Calls `run` with a function that calls a Python function with a number of bytes. What that raises is the error.
+fn shown<T>(
+    progress: Option<&Py<PyAny>>,
+    run: impl FnOnce(&(dyn Fn(u64) -> Result<(), Error> + Sync)) -> PyResult<T>,
+) -> PyResult<T> {
+    let raised = Raised::default();
+    let result = run(&|bytes| {
+        let Some(progress) = progress else { return Ok(()) };
+        raised.keep(Python::attach(|py| progress.call1(py, (bytes,))).map(drop), "the caller ended it")
+    });
+    raised.check(Ok(())).and(result)
+}
+
+/// What `repair_log` returns.
+type PyRepaired = (HashMap<&'static str, u64>, Vec<Finding>, i64, Vec<i64>);
+
+/// Leave damaged batches out of the log of a partition, in new segments; replaced segments keep their bytes as `.log.damaged`.
+///
+/// Args:
+///     partition_dir: The directory.
+///     epochs: Leader epochs as (epoch, first offset), in the order of their file.
+///     gaps: Offsets at which segments are missing, or the ends of segments.
+///     truncate: The log ends at the first damage.
+///     dry_run: Change nothing.
+///     progress: Called with the bytes that were read.
+///
+/// Returns:
+///     Counts by name; the damage; the offset after the last batch; the base offsets of the segments that change.
+///
+/// Raises:
+///     WriteFailedError: A write or an fsync failed.
+///     OSError: An I/O error.
+#[pyfunction]
+#[pyo3(signature = (partition_dir, *, epochs, gaps, truncate, dry_run, progress=None))]
+fn repair_log(
+    py: Python<'_>,
+    partition_dir: PathBuf,
+    epochs: Vec<(i64, i64)>,
+    gaps: Vec<i64>,
+    truncate: bool,
+    dry_run: bool,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<PyRepaired> {
+    let config = TopicConfig::parse(&HashMap::new(), release(None)?)?;
+    let options =
+        RepairOptions { config: &config, epochs: &epochs, gaps: &gaps, truncates: truncate, is_dry_run: dry_run };
+    let repaired = shown(progress.as_ref(), |show| {
+        Ok(py.detach(|| repair(&partition_dir, options, now_ms(), &|bytes| show(bytes)))?)
+    })?;
+    let Repaired { batches, records, restored_batches, truncated_batches, left_out_bytes, unfinished_bytes, .. } =
+        repaired;
+    let counts = HashMap::from([
+        ("batches", batches),
+        ("records", records),
+        ("restored_batches", restored_batches),
+        ("truncated_batches", truncated_batches),
+        ("left_out_bytes", left_out_bytes),
+        ("unfinished_bytes", unfinished_bytes),
+    ]);
+    Ok((counts, repaired.findings, repaired.end_offset, repaired.changed))
+}
 
 /// Read the transactions of a log up to a moment.
 ///
@@ -244,10 +310,7 @@ impl PyLogWriter {
         if clock.as_ref().is_some_and(|clock| !clock.bind(py).is_callable()) {
             return Err(PyTypeError::new_err("clock: expected a callable that returns milliseconds"));
         }
-        let compat: Compat = match arguments::compat(compat)? {
-            Some(compat) => compat,
-            None => arguments::compat(Some("3.9.2"))?.ok_or_else(|| PyValueError::new_err("compat"))?,
-        };
+        let compat = release(compat)?;
         let options = LogOptions {
             config: TopicConfig::parse(&settings(config)?, compat)?,
             compat,
@@ -382,15 +445,9 @@ impl PyLogWriter {
     ) -> PyResult<PyCopied> {
         let (ranges, missing) = records::planned(py, parts)?;
         let times = time::bounds(begin, end)?;
-        let raised = Raised::default();
-        let show = |bytes: u64| {
-            let Some(progress) = &progress else { return Ok(()) };
-            let shown = Python::attach(|py| progress.call1(py, (bytes,)));
-            raised.keep(shown.map(drop), "the caller ended the copy")
-        };
-        let now = self.now(py)?;
-        let copied = py.detach(|| self.writer.copy(&ranges, times, as_of.unwrap_or(i64::MAX), now, &show));
-        let copied = raised.check(copied)?;
+        let copied = shown(progress.as_ref(), |show| {
+            self.call(py, |writer, now| writer.copy(&ranges, times, as_of.unwrap_or(i64::MAX), now, show))
+        })?;
         let found: Vec<_> = missing.into_iter().map(|(_, finding)| finding).chain(copied.findings).collect();
         let counts = (copied.records, copied.whole_batches, copied.encoded_batches, copied.bytes);
         Ok((counts, found, copied.committed))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import golden
+from logdex.kafka import LogDirWriter
 from logdex.rocketmq import MessageStore, StoreWriter
 
 if TYPE_CHECKING:
@@ -322,3 +323,34 @@ def test_a_copy_into_the_store_itself_is_refused(
     elsewhere.rename(root / "commitlog")
     assert sorted(root.rglob("*")) == before
     assert logdex_command("copy", root, f"{root}-2").code == 0
+
+
+def test_recover_repairs_a_kafka_log_directory(tmp_path: Path, logdex_command: Callable[..., Any]) -> None:
+    root = tmp_path / "logs"
+    with LogDirWriter.open(root) as writer:
+        writer.create_topic("orders", 1)
+        for number in range(5):
+            writer.append("orders", 0, {"value": [b"%d" % number]})
+    assert logdex_command("recover", root).out == (
+        f"{root}: 1 partitions, 1 segments, 0 replaced segments, 5 batches, 5 records, 0 restored batches, "
+        "0 truncated batches, 0 left out bytes, 0 unfinished bytes\n"
+    )
+    path = root / "orders-0" / f"{0:020}.log"
+    content = bytearray(path.read_bytes())
+    content[-90] ^= 1
+    path.write_bytes(content)
+    (root / "backup").mkdir()
+    planned = logdex_command("recover", root, "--dry-run")
+    assert planned.code == 1
+    assert f"would be repaired: batch-crc in {path}" in planned.err
+    ran = logdex_command("recover", root, "--json", "--verify")
+    assert ran.code == 1
+    *findings, told, verified = ran.rows
+    assert [(each["kind"], each["repaired"]) for each in findings] == [("file-name", False), ("batch-crc", True)]
+    assert (told["ok"], told["checked"]["records"], len(told["left_to_do"])) == (False, 4, 1)
+    assert verified["ok"] is True
+    (root / "backup").rmdir()
+    assert logdex_command("recover", root).code == 0
+    refused = logdex_command("recover", root, "--file-size", "100")
+    assert refused.code == 2
+    assert "expected a RocketMQ store" in refused.err

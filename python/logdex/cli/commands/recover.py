@@ -1,4 +1,4 @@
-"""`logdex recover`: the repair of a store after a crash."""
+"""`logdex recover`: the repair of a store or of a Kafka log directory after a crash."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections import deque
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, get_args
 
-from logdex._core import CommitLog, local_path
+from logdex._core import CommitLog, is_log_dir, local_path
 from logdex._types import Compat
 from logdex.cli.arguments import GEOMETRY, Command, add_options, int32
 from logdex.cli.output import Progress, complain, counts_text, say, say_json, say_report
 from logdex.errors import CorruptFileError
+from logdex.kafka import LogDir, recover
 from logdex.rocketmq import MessageStore, StoreWriter
 from logdex.rocketmq.layout import StoreLayout
 from logdex.rocketmq.read import read_ahead
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
     import argparse
     from pathlib import Path
 
+    from logdex.kafka import LogDirRecovery
     from logdex.report import Finding
 
 _DETAILS = """\
-Changes the store as its broker does when it starts after a crash: truncates the log after its
+Changes a RocketMQ store as its broker does when it starts after a crash: truncates the log after its
 last valid message, truncates queues and index to match, dispatches missing messages to them,
 and leaves the store as after a clean stop. Unlike a broker it deletes no index file that cannot
 be built again from the log, and it refuses to truncate if valid messages follow a corrupt
@@ -35,16 +37,26 @@ anything; `logdex copy` keeps the messages after a corrupt region. Damage of the
 part that a broker walks is reported, and stays. The last lines show whether a broker starts with
 the store, and what is left to do by hand.
 
+Of a Kafka log directory, damaged batches are left out of new segments, and all others stay at
+their offsets (--truncate cuts each log at its first damage, as a broker does). A replaced segment
+stays as NAME.log.damaged. Checkpoints that a broker cannot read are written anew; indexes and
+snapshots are rebuilt. Directories and files that stop a broker are reported.
+
   logdex recover /data/store --dry-run
   logdex recover /data/store
-  logdex recover /data/store --truncate --verify"""
+  logdex recover /data/store --truncate --verify
+  logdex recover /var/kafka-logs --verify"""
 _RECOVER_OPTIONS = ("truncate", "file_size", "zone", "hash_slots", "max_entries")
 _NO_CHANGE = ("log_bytes", "messages_dispatched")
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", metavar="STORE", help="the store, on this machine; its broker must be stopped")
-    parser.add_argument("--truncate", action="store_true", help="truncate at damage, even if valid messages follow")
+    parser.add_argument(
+        "path", metavar="PATH", help="a store or a Kafka log directory, on this machine; its broker must be stopped"
+    )
+    parser.add_argument(
+        "--truncate", action="store_true", help="truncate at damage, even if valid messages or records follow"
+    )
     parser.add_argument("--dry-run", action="store_true", help="print the steps without changing anything")
     parser.add_argument("--verify", action="store_true", help="check the whole store afterwards, as `logdex verify`")
     size = "mappedFileSizeCommitLog, if the only file of the log is truncated"
@@ -57,6 +69,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     """Repair the store and print the changes; return 1 if something is left to repair or messages were lost."""
     root = local_path(arguments.path)
+    if not (root / "commitlog").is_dir() and is_log_dir(root):
+        return _recover_log_dir(arguments)
     if not holds_log(root):
         raise FileNotFoundError(errno.ENOENT, "no store with a log in commitlog", arguments.path)
     options: dict[str, Any] = {name: getattr(arguments, name) for name in _RECOVER_OPTIONS}
@@ -100,9 +114,8 @@ def _print_recovered(
     """Print findings and changes; return 1 if the store is incomplete afterwards or lost messages."""
     is_whole = not report.left and not report.checked["messages_cut_off"] and not stops
     changes = {name: count for name, count in report.checked.items() if count and name not in _NO_CHANGE}
+    _print_findings(arguments, report)
     if arguments.json:
-        for finding in report.findings:
-            say_json({**asdict(finding), "repaired": finding not in report.left})
         say_json(
             {
                 "ok": is_whole,
@@ -117,9 +130,6 @@ def _print_recovered(
             }
         )
         return 0 if is_whole else 1
-    for finding in report.findings:
-        repaired = "" if finding in report.left else "would be repaired: " if arguments.dry_run else "repaired: "
-        complain(f"{repaired}{finding.kind} in {finding}")
     what = ("would be: " if arguments.dry_run else "") + counts_text(changes) if changes else "nothing to do"
     closed = "would count as closed then" if arguments.dry_run else "counts as closed now"
     marked = f"; it was not closed, and {closed}" if was_open else ""
@@ -128,6 +138,37 @@ def _print_recovered(
     )
     say(f"{arguments.path}: {what}{marked}{checked}")
     return 0 if is_whole else 1
+
+
+def _print_findings(arguments: argparse.Namespace, report: RecoveryReport | LogDirRecovery) -> None:
+    for finding in report.findings:
+        if arguments.json:
+            say_json({**asdict(finding), "repaired": finding not in report.left})
+        else:
+            repaired = "" if finding in report.left else "would be repaired: " if arguments.dry_run else "repaired: "
+            complain(f"{repaired}{finding.kind} in {finding}")
+
+
+def _recover_log_dir(arguments: argparse.Namespace) -> int:
+    """Repair a Kafka log directory and print the changes; return 1 if something is left to repair or records were lost."""
+    options = {"--file-size": "file_size", "--hash-slots": "hash_slots", "--max-entries": "max_entries"}
+    if given := [flag for flag, name in options.items() if getattr(arguments, name) is not None]:
+        raise ValueError(f"{given[0]}: expected a RocketMQ store, found a Kafka log directory, {arguments.path}")
+    with Progress("recover") as progress:
+        report = recover(arguments.path, dry_run=arguments.dry_run, truncate=arguments.truncate, progress=progress)
+    _print_findings(arguments, report)
+    is_whole = not report.left and not report.checked["left_out_bytes"] and "file-gap" not in report.kinds
+    if arguments.json:
+        counts = {"findings": len(report.findings), "checked": report.checked, "dry_run": arguments.dry_run}
+        say_json({"ok": is_whole, **counts, "left_to_do": [asdict(finding) for finding in report.left]})
+    else:
+        would = "would hold " if arguments.dry_run and report.findings else ""
+        say(f"{arguments.path}: {would}{counts_text(report.checked)}")
+    code = 0 if is_whole else 1
+    if arguments.verify:
+        with LogDir.open(arguments.path) as logs:
+            code = max(code, say_report(logs.verify(), json=arguments.json))
+    return code
 
 
 def _print_broker_start(arguments: argparse.Namespace, stops: list[Finding]) -> None:
@@ -143,4 +184,6 @@ def _print_broker_start(arguments: argparse.Namespace, stops: list[Finding]) -> 
         say(f"  move away or restore {finding}")
 
 
-COMMAND = Command("recover", "repair a store after a crash, in place", _DETAILS, _add_arguments, _run)
+COMMAND = Command(
+    "recover", "repair a store or a Kafka log directory after a crash, in place", _DETAILS, _add_arguments, _run
+)
