@@ -3,6 +3,7 @@
     python benches/python/spark_rates.py [--rows 5000000] [--keys 2000000] [--rounds 3] [--only lookup] [--json] [--short]
     python benches/python/spark_rates.py --only store [--rows 10000000] [--dir DIR]
     python benches/python/spark_rates.py --only topic [--rows 300000] [--dir DIR]
+    python benches/python/spark_rates.py --only kafka-sink [--rows 5000000]
 
 Rows and keys are Parquet files, which every measurement reads again. The index has the default geometry (420 MB a file). All
 files are in a temporary directory, in the page cache. Each round runs every measurement once, one after another. Spark's sink
@@ -18,6 +19,7 @@ import argparse
 import json
 import os
 import random
+import shutil
 import statistics
 import sys
 import tempfile
@@ -33,6 +35,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from logdex import spark as ls
+from logdex.kafka import LogDir
 from logdex.rocketmq import MessageStore, StoreWriter
 
 if TYPE_CHECKING:
@@ -287,6 +290,49 @@ class TopicBench:
         return self.read(columns, pushdown="false", **options)
 
 
+class SinkBench:
+    """Spark writes records with keys of 24 bytes and values of 100 bytes into new Kafka log directories."""
+
+    def __init__(self, spark: SparkSession, scratch: Path, rows: int) -> None:
+        """Write the rows as Parquet, one file a core."""
+        self.spark, self.rows, self.scratch = spark, rows, scratch
+        value = sf.concat(key("id"), key(sf.col("id") + rows), key(sf.col("id") + 2 * rows), sf.lpad("id", 28, "0"))
+        columns = (key("id").cast("binary").alias("key"), value.cast("binary").alias("value"))
+        spark.range(0, rows, 1, CORES).select(*columns).write.parquet(str(scratch / "rows"))
+
+    def read(self) -> DataFrame:
+        """Read the rows."""
+        return self.spark.read.parquet(str(self.scratch / "rows"))
+
+    def write(self, codec: str) -> None:
+        """Write all rows into a new directory, which is removed by the next call."""
+        target = self.scratch / "logs"
+        shutil.rmtree(target, ignore_errors=True)
+        options: dict[str, Any] = {"topic": TOPIC, "partitions": 8, "kafka.compression.type": codec}
+        self.read().write.format("kafka_log").mode("append").options(**options).save(str(target))
+
+    def measure(self, rounds: int, as_json: bool) -> None:  # noqa: FBT001
+        """Measure in turns, check the last directory, and print."""
+        codecs = ("lz4", "zstd", "none")
+        steps: dict[str, Step] = {f"kafka-sink-{codec}": partial(self.write, codec) for codec in codecs}
+        seconds = in_turns({"kafka-sink-read": lambda: drain(self.read()), **steps}, rounds)
+        with LogDir.open(self.scratch / "logs") as logs:
+            ends = [logs.log(each.topic, each.partition).log_end_offset for each in logs.partitions()]
+        if sum(ends) != self.rows:
+            raise RuntimeError(f"{self.rows} records written, {sum(ends)} found")
+        for name, taken in seconds.items():
+            how = (
+                "read alone" if name.endswith("read") else f"df.write, commit included, codec {name.rpartition('-')[2]}"
+            )
+            tell(
+                as_json,
+                name,
+                f"{self.rows:,} records, {how}",
+                "M records/s",
+                [self.rows / each / 1e6 for each in taken],
+            )
+
+
 def topic(number: int) -> str:
     """Return the topic of a message."""
     return f"topic-{number % TOPICS}"
@@ -319,13 +365,25 @@ def session(settings: dict[str, str]) -> SparkSession:
     return spark
 
 
+def alone(spark: SparkSession, scratch: Path, given: argparse.Namespace) -> StoreBench | TopicBench | SinkBench:
+    """Return the measurement that runs alone."""
+    if given.only == "kafka-sink":
+        return SinkBench(spark, scratch, given.rows)
+    directory = given.dir or scratch
+    return (
+        StoreBench(spark, directory, given.rows // 2)
+        if given.only == "store"
+        else TopicBench(spark, directory, given.rows)
+    )
+
+
 def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--keys", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", help="beginnings of names, separated by commas; or `store`, or `topic`")
+    parser.add_argument("--only", help="beginnings of names, separated by commas; or `store`, `topic` or `kafka-sink`")
     parser.add_argument(
         "--dir", type=Path, help="with `--only store` or `topic`: make the store here, or use the one that is there"
     )
@@ -340,10 +398,8 @@ def main() -> None:
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     spark = session(dict(setting.split("=", 1) for setting in given.conf))
     with tempfile.TemporaryDirectory(prefix="logdex-bench-") as scratch:
-        if given.only in ("store", "topic"):
-            directory = given.dir or Path(scratch)
-            store = StoreBench(spark, directory, given.rows // 2) if given.only == "store" else None
-            (store or TopicBench(spark, directory, given.rows)).measure(given.rounds, given.json)
+        if given.only in ("store", "topic", "kafka-sink"):
+            alone(spark, Path(scratch), given).measure(given.rounds, given.json)
             spark.stop()
             return
         bench = Bench(spark, Path(scratch), given.rows, given.keys)

@@ -31,6 +31,7 @@ __all__ = [
     "DEFAULT_DELAY_LEVELS",
     "INDEXED_COLUMNS",
     "SCHEMES",
+    "BatchSpool",
     "BatchStream",
     "CommitLog",
     "CommitLogWriter",
@@ -100,6 +101,7 @@ __all__ = [
     "commit_log_directories",
     "csv_lines",
     "csv_names",
+    "default_partition",
     "delay_levels_ms",
     "delete_log_file",
     "delete_remote",
@@ -1454,6 +1456,7 @@ class LogWriter:
     def append(
         self, records: object, *, codec: str = "none", level: int | None = None, batch_bytes: int = 16_384
     ) -> AppendResult: ...
+    def append_chunks(self, chunks: Sequence[tuple[_Path, int, int, int]]) -> AppendResult: ...
     def copy(
         self,
         parts: _Parts,
@@ -1496,6 +1499,25 @@ class LogWriter:
     def failure(self) -> Exception | None: ...
     def __enter__(self) -> LogWriter: ...
     def __exit__(self, *_args: object) -> None: ...
+
+@final
+class BatchSpool:
+    @staticmethod
+    def create(
+        path: _Path,
+        *,
+        topics: Mapping[str, Sequence[int]],
+        partitions: int | None = None,
+        topic: str | None = None,
+        task: int = 0,
+        config: Mapping[str, object] | None = None,
+        codec: str = "none",
+        batch_bytes: int = 16_384,
+        compat: str | None = "3.9.2",
+    ) -> BatchSpool: ...
+    def append(self, records: object) -> None: ...
+    def finish(self) -> list[tuple[str, int, list[tuple[int, int, int]]]]: ...
+    def discard(self) -> None: ...
 
 @final
 class LogSegment:
@@ -1774,6 +1796,7 @@ def dump_file(
 ) -> Report: ...
 def key_entries(records: RecordBatch, header: str | None = None) -> RecordBatch: ...
 def key_text(key: bytes) -> str: ...
+def default_partition(key: bytes, partitions: int) -> int: ...
 def record_batch(records: Sequence[Any]) -> RecordBatch: ...
 def unlisted_transactions(segments: Sequence[LogSegment], *, after_crash: bool) -> list[Finding]: ...
 def _open_offset_index(

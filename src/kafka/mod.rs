@@ -45,6 +45,7 @@ pub use dump::{DumpOptions, dump};
 pub use format::checkpoint;
 pub use format::codec::Codec;
 pub use format::control_record;
+pub use format::key_partition::key_partition;
 pub use format::names::{base_offset, topic_partition};
 pub use format::producer_snapshot;
 pub use index::index_file::{Check, IndexOptions};

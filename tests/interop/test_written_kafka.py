@@ -1,4 +1,4 @@
-"""Real brokers load log directories that logdex wrote, serve every record, append, and logdex goes on where they stopped."""
+"""Real brokers load log directories that logdex and Spark wrote, serve every record and append, and logdex continues them."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from logdex.kafka import LogDir, LogDirWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from pyspark.sql import SparkSession
 
     from logdex._types import Isolation
 
@@ -142,6 +144,19 @@ def _append_as_client(client: Classes, broker: Broker) -> None:
         ask(client, "produce", broker, **place, config={"acks": "all", **config})
 
 
+def _put_under(broker: Broker, client: Classes, made: Path, partitions: int) -> None:
+    """Put the partitions of a topic into the directory of a running broker, and create the topic."""
+    # A directory that comes before the broker runs is one of an unknown topic.
+    ask(client, "create_topics", broker, topics={"first": {"partitions": 1, "settings": {}}})
+    for directory in made.glob("orders-*"):
+        shutil.copytree(directory, broker.log_dir / directory.name)
+        # The broker writes it with the id of its own topic.
+        (broker.log_dir / directory.name / "partition.metadata").unlink()
+    topic = {"partitions": partitions, "settings": {"retention.ms": "-1"}}
+    ask(client, "create_topics", broker, topics={"orders": topic})
+    wait_for_ends(client, broker, made, ["orders"])
+
+
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_broker_serves_and_continues_a_written_directory(
@@ -152,15 +167,7 @@ def test_a_broker_serves_and_continues_a_written_directory(
     written = read(made, ["orders"])
     with Classes(tmp_path) as client:
         with Broker(tmp_path, release, **BROKER) as broker:
-            # A directory that comes before the broker runs is one of an unknown topic.
-            ask(client, "create_topics", broker, topics={"first": {"partitions": 1, "settings": {}}})
-            for directory in made.glob("orders-*"):
-                shutil.copytree(directory, broker.log_dir / directory.name)
-                # The broker writes it with the id of its own topic.
-                (broker.log_dir / directory.name / "partition.metadata").unlink()
-            topic = {"partitions": 6, "settings": {"retention.ms": "-1"}}
-            ask(client, "create_topics", broker, topics={"orders": topic})
-            wait_for_ends(client, broker, made, ["orders"])
+            _put_under(broker, client, made, 6)
             assert served(client, broker, ["orders"]) == written
             _append_as_client(client, broker)
             after = served(client, broker, ["orders"])
@@ -180,4 +187,59 @@ def test_a_broker_serves_and_continues_a_written_directory(
     counts = {level: len(rows) for level, rows in longer.items()}
     say(
         f"{counts} records of a written directory, equal to the consumer's of a {release} broker, before and after it appended"
+    )
+
+
+def _save(spark: SparkSession, log_dir: Path, first: int, codec: str) -> None:
+    """Append 5,000 records with Spark, by several tasks."""
+    header = "struct('none', cast(null as binary))"
+    frame = spark.range(first, first + 5_000, 1, 4).selectExpr(
+        "if(id % 11 = 0, null, concat('key ', id % 997)) as key",
+        "if(id % 13 = 0, null, repeat(concat('value ', id, ' '), cast(id % 9 as int))) as value",
+        f"if(id % 5 = 0, array(struct('trace', cast(cast(id as string) as binary)), {header}), null) as headers",
+        f"timestamp_millis({NOW} + 10 * id) as timestamp",
+    )
+    options: dict[str, Any] = {
+        "topic": "orders",
+        "partitions": 6,
+        "kafka.compression.type": codec,
+        "config.segment.bytes": 50_000,
+    }
+    columns = "array<struct<key:string,value:binary>>"
+    frame = frame.withColumn("headers", frame.headers.cast(columns))
+    frame.write.format("kafka_log").mode("append").options(**options).option("kafka.compression.type", codec).save(
+        str(log_dir)
+    )
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_broker_serves_and_continues_what_spark_wrote(
+    release: str, tmp_path: Path, spark: SparkSession, say: Callable[[str], None]
+) -> None:
+    made = tmp_path / "made"
+    _save(spark, made, 0, "none")
+    _save(spark, made, 5_000, "lz4")
+    written = read(made, ["orders"])
+    assert len(written["read_committed"]) == 10_000
+    with Classes(tmp_path) as client:
+        with Broker(tmp_path, release, **BROKER) as broker:
+            _put_under(broker, client, made, 6)
+            assert served(client, broker, ["orders"]) == written
+            _append_as_client(client, broker)
+            after = served(client, broker, ["orders"])
+        # Partitions are chosen as by the broker's own producers: a key stays in its partition.
+        places: dict[str, set[int]] = {}
+        for _, partition, _, _, key, *_ in after["read_committed"]:
+            places.setdefault(key, set()).add(partition)
+        assert all(len(found) == 1 for key, found in places.items() if key.startswith("b'key "))
+        _save(spark, broker.log_dir, 10_000, "zstd")
+        longer = read(broker.log_dir, ["orders"])
+        assert len(longer["read_committed"]) == len(after["read_committed"]) + 5_000
+        with Broker(tmp_path, release, **BROKER) as broker:
+            wait_for_ends(client, broker, broker.log_dir, ["orders"])
+            assert served(client, broker, ["orders"]) == longer
+    say(
+        f"{len(longer['read_committed'])} records that Spark wrote in three jobs, equal to the consumer's of a {release} broker,"
+        " before and after it appended"
     )

@@ -393,6 +393,7 @@ LOG_WRITER: dict[str, Call] = {
     "append_batches:transaction_version": lambda o, n: o.log_writer.append_batches(
         b"", leader_epoch=0, transaction_version=n
     ),
+    "append_chunks:chunks": lambda o, n: o.log_writer.append_chunks([(o.folder / "f", 0, n, 1)]),
     "append:level": lambda o, n: o.log_writer.append({"key": [b"k"]}, level=n),
     "append:batch_bytes": lambda o, n: o.log_writer.append({"key": [b"k"]}, batch_bytes=n),
     "append:timestamp": lambda o, n: o.log_writer.append({"timestamp": [n]}),

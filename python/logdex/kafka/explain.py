@@ -5,28 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from logdex._core import key_text
+from logdex._core import default_partition, key_text
 from logdex.errors import printable
 from logdex.kafka.find import KeySearch, UnreadRange
-
-_MASK, _MULTIPLIER, _SEED = 0xFFFF_FFFF, 0x5BD1_E995, 0x9747_B28C
-
-
-def default_partition(key: bytes, partitions: int) -> int:
-    """Return the partition in which Java producers put a key by default: murmur2, without the sign.
-
-    Source: `Utils.murmur2`, `BuiltInPartitioner#partitionForKey`.
-    """
-    hashed = (_SEED ^ len(key)) & _MASK
-    whole = len(key) & ~3
-    for at in range(0, whole, 4):
-        part = int.from_bytes(key[at : at + 4], "little") * _MULTIPLIER & _MASK
-        part = (part ^ part >> 24) * _MULTIPLIER & _MASK
-        hashed = hashed * _MULTIPLIER & _MASK ^ part
-    if len(key) > whole:
-        hashed = (hashed ^ int.from_bytes(key[whole:], "little")) * _MULTIPLIER & _MASK
-    hashed = (hashed ^ hashed >> 13) * _MULTIPLIER & _MASK
-    return ((hashed ^ hashed >> 15) & 0x7FFF_FFFF) % partitions
 
 
 @dataclass(frozen=True, slots=True)

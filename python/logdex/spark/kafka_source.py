@@ -21,6 +21,7 @@ from logdex.kafka.checkpoint import LOG_START
 from logdex.kafka.files import MAX_OFFSET
 from logdex.source import Kind, detect
 from logdex.spark import options as opt
+from logdex.spark.kafka_sink import RecordSink, record_sink
 from logdex.spark.log_source import LOG_OPTIONS, LogReader, LogSource, LogStreamReader, Task, TaskSize, pack
 from logdex.spark.schema import RECORD_COLUMNS, checked_schema, spark_batches, spark_schema
 from logdex.spark.workers import require_directory
@@ -407,6 +408,10 @@ class KafkaLogSource(LogSource):
         """Follow growing logs."""
         refuse_ending(self.options)
         return RecordStreamReader(self._read_options(schema, stream=True), self.options, self.reports)
+
+    def writer(self, schema: StructType, overwrite: bool) -> RecordSink:  # noqa: FBT001 - Spark's signature
+        """Plan a write, which appends."""
+        return record_sink(self.options, schema, overwrite=overwrite)
 
     def _read_options(self, schema: StructType, *, stream: bool) -> ReadOptions:
         for name in (name for name in _REFUSED if name in self.options):

@@ -7,6 +7,7 @@ pub mod control_record;
 pub(crate) mod deflate;
 pub(crate) mod encoder;
 pub mod header;
+pub(crate) mod key_partition;
 pub(crate) mod legacy;
 pub(crate) mod names;
 pub mod producer_snapshot;

@@ -26,18 +26,35 @@ pub struct NewRecords<'a> {
 }
 
 /// The columns of one record batch.
-struct Columns<'a> {
+pub(super) struct Columns<'a> {
     keys: Option<&'a BinaryArray>,
     values: Option<&'a BinaryArray>,
     headers: Option<(&'a ListArray, &'a StringArray, &'a BinaryArray)>,
     times: Option<Get<'a>>,
 }
 
+/// A row as a record.
+pub(super) struct Row<'a> {
+    /// `None`: the time of the append.
+    pub(super) timestamp: Option<i64>,
+    pub(super) key: Option<&'a [u8]>,
+    pub(super) value: Option<&'a [u8]>,
+    /// The number of headers.
+    pub(super) headers: usize,
+}
+
+impl Row<'_> {
+    /// The most bytes by which the records of a batch grow, but for lengths; `headers` are the encoded ones.
+    pub(super) fn bytes(&self, headers: &[u8]) -> usize {
+        self.key.map_or(0, <[u8]>::len) + self.value.map_or(0, <[u8]>::len) + headers.len()
+    }
+}
+
 impl<'a> Columns<'a> {
-    fn of(batch: &'a RecordBatch) -> Result<Self> {
-        if let Some(field) = batch.schema_ref().fields().iter().find(|field| !COLUMNS.contains(&field.name().as_str()))
-        {
-            let text = format!("column {}: expected {}", field.name(), COLUMNS.join(", "));
+    /// The columns of a batch, which has no others than those `known`.
+    pub(super) fn of(batch: &'a RecordBatch, known: &[&str]) -> Result<Self> {
+        if let Some(field) = batch.schema_ref().fields().iter().find(|field| !known.contains(&field.name().as_str())) {
+            let text = format!("column {}: expected {}", field.name(), known.join(", "));
             return Err(Error::InvalidArgument(text));
         }
         Ok(Self {
@@ -46,6 +63,27 @@ impl<'a> Columns<'a> {
             headers: headers(batch)?,
             times: batch.column_by_name("timestamp").map(|_| times(batch, "timestamp")).transpose()?,
         })
+    }
+
+    /// Returns a row, and encodes its headers.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a header without a key.
+    pub(super) fn row(&self, row: usize, encoded: &mut Vec<u8>) -> Result<Row<'a>> {
+        encoded.clear();
+        let mut count = 0;
+        if let Some((lists, keys, values)) = self.headers.filter(|(lists, ..)| lists.is_valid(row)) {
+            let begin = usize::try_from(lists.value_offsets().get(row).copied().unwrap_or(0)).unwrap_or(0);
+            count = usize::try_from(lists.value_length(row)).unwrap_or(0);
+            for at in begin..begin + count {
+                if keys.is_null(at) {
+                    return Err(null("headers: key", row));
+                }
+                put_header(encoded, keys.value(at).as_bytes(), field(Some(values), at));
+            }
+        }
+        let timestamp = self.times.as_ref().and_then(|times| times(row));
+        Ok(Row { timestamp, key: field(self.keys, row), value: field(self.values, row), headers: count })
     }
 }
 
@@ -89,27 +127,13 @@ impl NewRecords<'_> {
             Ok::<(), Error>(())
         };
         for batch in self.records {
-            let columns = Columns::of(batch)?;
-            for row in 0..batch.num_rows() {
-                encoded.clear();
-                let mut count = 0;
-                if let Some((lists, keys, values)) = columns.headers.filter(|(lists, ..)| lists.is_valid(row)) {
-                    let begin = usize::try_from(lists.value_offsets().get(row).copied().unwrap_or(0)).unwrap_or(0);
-                    count = usize::try_from(lists.value_length(row)).unwrap_or(0);
-                    for at in begin..begin + count {
-                        if keys.is_null(at) {
-                            return Err(null("headers: key", row));
-                        }
-                        put_header(&mut encoded, keys.value(at).as_bytes(), field(Some(values), at));
-                    }
-                }
-                let time = columns.times.as_ref().and_then(|times| times(row)).unwrap_or(now);
-                let (key, value) = (field(columns.keys, row), field(columns.values, row));
-                let bytes = key.map_or(0, <[u8]>::len) + value.map_or(0, <[u8]>::len) + encoded.len();
-                if !new.is_empty() && new.size().saturating_add(bytes) > self.batch_bytes {
+            let columns = Columns::of(batch, &COLUMNS)?;
+            for number in 0..batch.num_rows() {
+                let row = columns.row(number, &mut encoded)?;
+                if !new.is_empty() && new.size().saturating_add(row.bytes(&encoded)) > self.batch_bytes {
                     finish(&mut new)?;
                 }
-                new.push(time, key, value, (count, &encoded));
+                new.push(row.timestamp.unwrap_or(now), row.key, row.value, (row.headers, &encoded));
             }
         }
         if !new.is_empty() {

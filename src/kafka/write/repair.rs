@@ -24,7 +24,7 @@ use crate::io::disk::sync_directory;
 use crate::io::{FileIdentity, ReadAt, signals};
 use crate::kafka::format::batch_cursor::BatchCursor;
 use crate::kafka::format::header::{HEADER_SIZE, Header, LOG_OVERHEAD, size_field};
-use crate::kafka::read::listing::Listing;
+use crate::kafka::log::Listing;
 use crate::kafka::read::segment::{Segment, SegmentOptions};
 use crate::kafka::read::segment_range::SegmentRange;
 use crate::kafka::read::valid_batches::ValidBatches;

@@ -174,7 +174,7 @@ impl LogWriter {
     /// # Errors
     /// As [`Self::append_batches`]; `InvalidArgument` for columns that are no records, then nothing was appended.
     pub fn append(&self, records: &NewRecords<'_>, now: i64) -> Result<AppendResult> {
-        let leader_epoch = self.state()?.leader_epoch;
+        let leader_epoch = self.leader_epoch()?;
         let options = AppendOptions { leader_epoch, origin: Origin::Client, markers_bump_epochs: false };
         let batches = records.batches(now)?;
         let (result, end) = self.change(|log| {
@@ -192,7 +192,11 @@ impl LogWriter {
         Ok(result)
     }
 
-    fn wait_for_disk(&self, end: i64) -> Result<()> {
+    pub(super) fn leader_epoch(&self) -> Result<i32> {
+        Ok(self.state()?.leader_epoch)
+    }
+
+    pub(super) fn wait_for_disk(&self, end: i64) -> Result<()> {
         if !self.syncs {
             return Ok(());
         }

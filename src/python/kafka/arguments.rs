@@ -8,7 +8,7 @@ use pyo3::types::{PyBytes, PyString};
 
 use super::super::integer::integer;
 use super::super::{convert, time};
-use crate::kafka::{AbortedRange, AbortedRanges, Check, Compat, KeyFilter, OnError, RecordScan, record_columns};
+use crate::kafka::{AbortedRange, AbortedRanges, Check, Codec, Compat, KeyFilter, OnError, RecordScan, record_columns};
 
 /// "verify" or "trust".
 pub(super) fn check(word: &str) -> PyResult<Check> {
@@ -55,6 +55,14 @@ pub(super) fn on_error(word: &str) -> PyResult<OnError> {
         "stop" => Ok(OnError::Stop),
         _ => Err(PyValueError::new_err(format!("on_error={word:?}: expected \"raise\", \"skip\" or \"stop\""))),
     }
+}
+
+/// The name of a codec.
+pub(super) fn codec(word: &str) -> PyResult<Codec> {
+    Codec::named(word).ok_or_else(|| {
+        let text = format!("codec={word:?}: expected \"none\", \"gzip\", \"snappy\", \"lz4\" or \"zstd\"");
+        PyValueError::new_err(text)
+    })
 }
 
 /// A number of bytes or rows.

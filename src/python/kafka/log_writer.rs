@@ -20,11 +20,12 @@ use super::super::messages::{cells, given_batches};
 use super::super::time::{self, time_column, times_of};
 use super::{arguments, records};
 use crate::error::Error;
+use crate::io::Location;
 use crate::kafka::write::{
-    AppendOptions, AppendResult, COLUMNS, LogOptions, LogService, LogWriter, NewRecords, Offsets, Origin,
+    AppendOptions, AppendResult, COLUMNS, Chunk, LogOptions, LogService, LogWriter, NewRecords, Offsets, Origin,
     RepairOptions, Repaired, TopicConfig, Transactions, now_ms, repair,
 };
-use crate::kafka::{AbortedRange, Codec, Compat};
+use crate::kafka::{AbortedRange, Compat};
 use crate::report::Finding;
 
 register! { class PyLogWriter; fn repair_log, transactions_before }
@@ -33,10 +34,6 @@ register! { class PyLogWriter; fn repair_log, transactions_before }
 type PyAborted = (i64, i64, i64);
 /// The cut, aborted transactions, open ones with the epochs of their producers, producers and epochs of committed ones.
 type PyTransactions = (Option<i64>, Vec<PyAborted>, Vec<(PyAborted, i16)>, Vec<(i64, i16)>);
-
-fn release(compat: Option<&str>) -> PyResult<Compat> {
-    arguments::compat(compat.or(Some("3.9.2")))?.ok_or_else(|| PyValueError::new_err("compat"))
-}
 
 /// Calls `run` with a function that calls a Python function with a number of bytes. What that raises is the error.
 fn shown<T>(
@@ -81,7 +78,7 @@ fn repair_log(
     dry_run: bool,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<PyRepaired> {
-    let config = TopicConfig::parse(&HashMap::new(), release(None)?)?;
+    let config = TopicConfig::parse(&HashMap::new(), wanted_compat(None)?)?;
     let options =
         RepairOptions { config: &config, epochs: &epochs, gaps: &gaps, truncates: truncate, is_dry_run: dry_run };
     let repaired = shown(progress.as_ref(), |show| {
@@ -121,6 +118,9 @@ fn transactions_before(
     let open = found.open.iter().map(|(range, epoch)| (of(range), *epoch)).collect();
     Ok((found.cut, found.aborted.iter().map(of).collect(), open, found.committed))
 }
+
+/// A file, and a position, length and number of records in it.
+type PyChunk<'py> = (Location, Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
 
 /// Counts of records, of whole and of encoded batches, and of bytes; findings; producers and epochs of committed transactions.
 type PyCopied = ((u64, u64, u64, u64), Vec<Finding>, Vec<(i64, i16)>);
@@ -187,7 +187,12 @@ into_python!(AppendResult, |result, py| {
     ))
 });
 
-fn settings(config: Option<HashMap<String, Bound<'_, PyAny>>>) -> PyResult<HashMap<String, String>> {
+/// The release whose rules count.
+pub(super) fn wanted_compat(word: Option<&str>) -> PyResult<Compat> {
+    arguments::compat(Some(word.unwrap_or("3.9.2")))?.ok_or_else(|| PyValueError::new_err("compat"))
+}
+
+pub(super) fn settings(config: Option<HashMap<String, Bound<'_, PyAny>>>) -> PyResult<HashMap<String, String>> {
     let text = |value: Bound<'_, PyAny>| -> PyResult<String> {
         let text = value.str()?.extract::<String>()?;
         // Kafka's words for them.
@@ -205,7 +210,7 @@ fn header_type() -> DataType {
 }
 
 /// A column of a record from a sequence of values.
-fn column(name: &str, values: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
+pub(super) fn column(name: &str, values: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     match name {
         "timestamp" => Ok(Arc::new(time_column(values, name)?)),
         "headers" => {
@@ -232,12 +237,14 @@ fn column(name: &str, values: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
 }
 
 /// The columns of records, with the types that the writer takes.
-fn of_record_types(batch: &RecordBatch) -> PyResult<RecordBatch> {
+pub(super) fn of_record_types(batch: &RecordBatch) -> PyResult<RecordBatch> {
     let mut columns = Vec::<(Field, ArrayRef)>::new();
     for (field, array) in batch.schema_ref().fields().iter().zip(batch.columns()) {
         let array = match field.name().as_str() {
             "key" | "value" => cast(array, &DataType::Binary, field.name())?,
             "headers" if !array.data_type().is_null() => cast(array, &header_type(), field.name())?,
+            "topic" if !array.data_type().is_null() => cast(array, &DataType::Utf8, field.name())?,
+            "partition" if !array.data_type().is_null() => cast(array, &DataType::Int32, field.name())?,
             "timestamp" => Arc::new(times_of(array, field.name())?),
             _ => Arc::clone(array),
         };
@@ -310,7 +317,7 @@ impl PyLogWriter {
         if clock.as_ref().is_some_and(|clock| !clock.bind(py).is_callable()) {
             return Err(PyTypeError::new_err("clock: expected a callable that returns milliseconds"));
         }
-        let compat = release(compat)?;
+        let compat = wanted_compat(compat)?;
         let options = LogOptions {
             config: TopicConfig::parse(&settings(config)?, compat)?,
             compat,
@@ -406,15 +413,33 @@ impl PyLogWriter {
         #[pyo3(from_py_with = integer::level)] level: Option<i32>,
         #[pyo3(from_py_with = integer::batch_bytes)] batch_bytes: i64,
     ) -> PyResult<AppendResult> {
-        let codec = Codec::named(codec).ok_or_else(|| {
-            let text = format!("codec={codec:?}: expected \"none\", \"gzip\", \"snappy\", \"lz4\" or \"zstd\"");
-            PyValueError::new_err(text)
-        })?;
+        let codec = arguments::codec(codec)?;
         let batch_bytes = usize::try_from(arguments::size(batch_bytes, "batch_bytes")?).unwrap_or(usize::MAX);
         let given = given_batches(records, "records", column)?;
         let given = given.iter().map(of_record_types).collect::<PyResult<Vec<_>>>()?;
         let records = NewRecords { records: &given, codec, level, batch_bytes };
         self.call(py, |writer, now| writer.append(&records, now))
+    }
+
+    /// Append chunks of `BatchSpool.finish` in order, with offsets from the end of the log on, and move the high watermark.
+    ///
+    /// Args:
+    ///     chunks: (file, position, length, number of records) each.
+    ///
+    /// Returns:
+    ///     The offsets of the first and the last record, and the largest timestamp.
+    ///
+    /// Raises:
+    ///     CorruptFileError: A chunk has other batches than were written. Those before it stay.
+    ///     WriteFailedError: As for `append_batches`.
+    ///     OSError: A file cannot be read.
+    fn append_chunks(&self, py: Python<'_>, chunks: Vec<PyChunk<'_>>) -> PyResult<AppendResult> {
+        let number = |value: &Bound<'_, PyAny>| integer::integer::<u64>(value, "chunks");
+        let of = |(path, position, len, records)| {
+            Ok((path, Chunk { position: number(&position)?, len: number(&len)?, records: number(&records)? }))
+        };
+        let chunks = chunks.into_iter().map(of).collect::<PyResult<Vec<_>>>()?;
+        self.call(py, |writer, now| writer.append_chunks(&chunks, now))
     }
 
     /// Append the records of another log: whole batches where all of their records are copied. Offsets stay.

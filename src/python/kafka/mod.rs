@@ -1,6 +1,7 @@
 //! The Kafka part of the extension module.
 
 mod arguments;
+mod batch_spool;
 mod files;
 mod group_offsets;
 mod key_entries;
@@ -28,6 +29,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     key_entries::register(m)?;
     log::register(m)?;
     log_writer::register(m)?;
+    batch_spool::register(m)?;
     records::register(m)?;
     group_offsets::register(m)?;
     producer_state::register(m)?;

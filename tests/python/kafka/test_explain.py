@@ -9,8 +9,8 @@ import pytest
 
 import golden_kafka
 from kafka_search import explain, find
+from logdex._core import default_partition
 from logdex.kafka import LogDir, build_key_index
-from logdex.kafka.explain import default_partition
 
 if TYPE_CHECKING:
     from pathlib import Path
