@@ -391,6 +391,15 @@ pub fn replace_file(path: &Path, content: &[u8]) -> Result<()> {
     renamed.map_err(|e| Error::io(path, e))
 }
 
+/// Returns the name of the file that [`replace_file`] was going to replace, if a file has one of its temporary names. A process that
+/// is killed leaves such files.
+pub fn replaced_name(name: &str) -> Option<&str> {
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    let (rest, number) = name.strip_prefix('.')?.rsplit_once('.')?;
+    let (replaced, process) = rest.rsplit_once('.')?;
+    (is_number(number) && is_number(process)).then_some(replaced)
+}
+
 /// Creates an entry under the first free temporary name for a path.
 fn create_temporary<T>(path: &Path, create: impl Fn(&Path) -> io::Result<T>) -> io::Result<(PathBuf, T)> {
     static NEXT: AtomicU64 = AtomicU64::new(0);

@@ -14,9 +14,11 @@
 //! - `directory_stamp`: a text that changes when a directory or its files change
 //! - `file_identity`: what distinguishes a file from another one that took its name
 //! - `first_failure`: the write or fsync that ends a writer
-//! - `flush_service`: threads that flush a log that is written
+//! - `flush_service`: threads that flush a log that is written; `group_commit`: one flush for all puts that wait
 //! - `fork`: the process that a handle belongs to
 //! - `holes`: parts of a file that were never written
+//! - `interruptible_mutex`: a mutex whose waiters check for signals
+//! - `put_statistics`: counts and durations of puts; `meter`: their rates
 //! - `process_mutex`: a mutex that a forked child need not wait for
 //! - `planned_file`: a file as a plan saw it, and whether a reader has the same one
 //! - [`own_parts`]: the check that a directory that is written has no part elsewhere
@@ -32,15 +34,19 @@ mod file_source;
 mod first_failure;
 pub(crate) mod flush_service;
 pub(crate) mod fork;
+mod group_commit;
 mod holes;
+mod interruptible_mutex;
 pub mod locate;
 pub mod location;
+mod meter;
 mod mmap;
 pub(crate) mod open_cache;
 pub mod own_parts;
 mod plain_file;
 mod planned_file;
 mod process_mutex;
+mod put_statistics;
 pub mod regular_file;
 pub mod remote;
 pub mod signals;
@@ -54,11 +60,15 @@ pub use directory_stamp::directory_stamp;
 pub use file_identity::FileIdentity;
 pub use file_source::{Access, FileSource};
 pub use first_failure::FirstFailure;
+pub(crate) use group_commit::GroupCommit;
 pub(crate) use holes::Holes;
+pub(crate) use interruptible_mutex::{InterruptibleGuard, InterruptibleMutex};
 pub use location::{Content, Location};
+pub use meter::Meter;
 pub use mmap::{FileMap, Words};
 pub use plain_file::PlainFile;
 pub use planned_file::PlannedFile;
 pub(crate) use process_mutex::ProcessMutex;
+pub use put_statistics::{PutCounter, PutStatistics};
 pub use source::{ReadAt, WriteAt};
 pub(crate) use window::Window;

@@ -17,6 +17,7 @@ use pyo3_arrow::error::PyArrowError;
 
 use super::commit_log::bodies;
 use super::convert::{self, ArrowBatch, cast};
+use super::counters::PyPutCounter;
 use super::integer;
 use super::messages::{PropertyTexts, message_batches, property_texts};
 use super::remoting::PySends;
@@ -25,8 +26,8 @@ use crate::report::Report;
 use crate::rocketmq::commit_log::Bodies;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::write::{
-    Append, AppendMode, CommitLogWriter, FlushMode, GivenMessage, Host, Limits, PutOptions, PutResult, PutStatistics,
-    SentMessage, WriterOptions,
+    Append, AppendMode, CommitLogWriter, FlushMode, GivenMessage, Host, Limits, PutOptions, PutResult, SentMessage,
+    WriterOptions,
 };
 use crate::rocketmq::release::Release;
 use crate::rocketmq::{offset_files, truncate};
@@ -51,9 +52,6 @@ struct GivenObject<'py> {
     as_java_map: bool,
     is_batch: bool,
 }
-
-/// Messages, bytes, rates, the longest put in ms, and messages by the duration of their put.
-type Statistics = (u64, u64, [f64; 3], f64, Vec<u64>);
 
 impl GivenObject<'_> {
     fn message<'a>(&'a self, properties: &'a PropertyTexts) -> PyResult<SentMessage<'a>> {
@@ -524,13 +522,10 @@ impl PyCommitLogWriter {
         Ok(py.detach(|| self.writer.flush())?)
     }
 
-    /// The puts since the log was opened: messages, bytes, messages a second in the last 10, 60 and 600 s, the milliseconds of
-    /// the longest put, and the messages by the duration of their put: below 1, 10, 50, 100, 200 and 500 ms, 1, 2, 3, 4, 5 and
-    /// 10 s, and all others.
+    /// The counter of the puts since the log was opened.
     #[getter]
-    fn statistics(&self) -> PyResult<Statistics> {
-        let PutStatistics { messages, bytes, longest, durations, meter } = self.writer.statistics()?;
-        Ok((messages, bytes, meter.rates(), longest.as_secs_f64() * 1e3, durations.to_vec()))
+    fn counter(&self) -> PyResult<PyPutCounter> {
+        Ok(PyPutCounter(self.writer.counter()?))
     }
 
     /// Offset in the log after the last message.

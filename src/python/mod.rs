@@ -38,6 +38,7 @@ mod commit_log_writer;
 mod consume_queue;
 mod consume_queue_writer;
 mod convert;
+mod counters;
 mod errors;
 mod handle;
 mod index_entries;
@@ -80,6 +81,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
         commit_log_writer::register,
         consume_queue::register,
         consume_queue_writer::register,
+        counters::register,
         index_entries::register,
         index_file::register,
         index_files::register,

@@ -1,47 +1,19 @@
 //! Commands of the remoting protocol, the sends of producers, which are taken together, and JSON as brokers write it.
 
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString};
 
-use super::handle::lock;
 use crate::error::Result;
 use crate::rocketmq::commit_log::write::{Host, PutResult, SentMessage};
 use crate::rocketmq::fastjson::{self, Value};
-use crate::rocketmq::meter::Meter;
 use crate::rocketmq::remoting::{self, Frames, Header, Refused, SendFacts, SendTable, Sends};
 
-register! { class PyRemotingCommand, PyMeter, PySendTable, PySends; fn java_integer, remoting_frames, parse_fastjson }
-
-/// Counts of the last ten minutes.
-#[pyclass(name = "Meter", module = "logdex._core", frozen)]
-#[derive(Default)]
-struct PyMeter {
-    meter: Mutex<Meter>,
-}
-
-#[pymethods]
-impl PyMeter {
-    #[new]
-    fn new() -> Self {
-        Self::default()
-    }
-
-    /// Count.
-    fn add(&self, count: u64) {
-        lock(&self.meter).add(count);
-    }
-
-    /// The rates a second over the last 10, 60 and 600 whole seconds, or since the start if that is more recent.
-    #[getter]
-    fn rates(&self) -> [f64; 3] {
-        lock(&self.meter).rates()
-    }
-}
+register! { class PyRemotingCommand, PySendTable, PySends; fn java_integer, remoting_frames, parse_fastjson }
 
 /// The topics that take plain sends: single messages, neither delayed nor of a transaction, with short names of fields (code 310).
 ///

@@ -15,7 +15,6 @@ pub mod index_recovery;
 pub mod index_rows;
 pub mod log_entries;
 pub mod message_columns;
-pub mod meter;
 mod names;
 pub mod offset_files;
 pub mod queue_stream;

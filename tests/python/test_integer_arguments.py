@@ -319,6 +319,7 @@ LOG: dict[str, Call] = {
     "rebuild_indexes:max_index_bytes": lambda o, n: o.log.rebuild_indexes(o.new(), max_index_bytes=n),
 }
 LOG_DIR: dict[str, Call] = {
+    "groups:as_of": lambda o, n: o.logs.groups(as_of=n),
     "find:begin": lambda o, n: o.logs.find("cod-none", "k", begin=n),
     "find:end": lambda o, n: o.logs.find("cod-none", "k", end=n),
     "find:max_num": lambda o, n: o.logs.find("cod-none", "k", max_num=n),

@@ -19,7 +19,8 @@ from logdex.kafka.find import FindResult, Record, UnreadRange
 from logdex.kafka.log import AbortedTransaction, Log, TimedOffset
 from logdex.kafka.log_dir import LogDir, build_key_index, explain, find
 from logdex.kafka.recover import LogDirRecovery, recover
-from logdex.kafka.writer import AppendResult, LogDirState, LogDirWriter, LogStatistics
+from logdex.kafka.writer import AppendResult, LogDirState, LogDirWriter
+from logdex.statistics import WriterStatistics
 
 __all__ = [
     "AbortedTransaction",
@@ -33,7 +34,6 @@ __all__ = [
     "LogDirState",
     "LogDirWriter",
     "LogSegment",
-    "LogStatistics",
     "LogWriter",
     "OffsetIndex",
     "ProducerState",
@@ -45,6 +45,7 @@ __all__ = [
     "TimedOffset",
     "TopicPartition",
     "UnreadRange",
+    "WriterStatistics",
     "build_key_index",
     "copy",
     "explain",

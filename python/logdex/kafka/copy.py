@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 import shlex
+import shutil
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from logdex._core import LogWriter, bound_ms, local_path, replace_file, transactions_before
 from logdex._files import refuse_broker_directory
@@ -54,6 +55,8 @@ def copy(
     partitions: int | Iterable[int] | None = None,
     begin: Time | None = None,
     end: Time | None = None,
+    keys: Iterable[str | bytes] | None = None,
+    header: str | None = None,
     as_of: Time | None = None,
     groups: bool = False,
     committed: bool = False,
@@ -76,6 +79,8 @@ def copy(
         partitions: One partition of the topics, or several, by their numbers; None: all.
         begin: First timestamp of records, ms or an aware datetime; None: no bound.
         end: Last timestamp of records, included.
+        keys: Only records whose key is one of these; a `str` stands for its UTF-8 bytes. None: all.
+        header: Compare the values of the header of this name with `keys`, not the record's key.
         as_of: Each partition ends before its first record with a later timestamp, as it was at that moment.
         groups: Restore the offsets that consumer groups committed, as of that moment, as records of `__consumer_offsets`: of the
             copied partitions, and within their offsets.
@@ -86,13 +91,15 @@ def copy(
         progress: Called with the bytes of `.log` files that were read, and all of them.
 
     Returns:
-        A report that counts what was copied. Findings are damage that was skipped.
+        A report that counts what was copied. Findings are damage that was skipped. If nothing was copied, the new directory is
+        removed.
 
     Raises:
         FileExistsError: The directory is not empty.
         FileNotFoundError: A topic has no partition here, or not the wanted ones.
         ValueError: The directory is in a log directory, or a topic has the state of a cluster.
         OSError: An I/O error. The new directory is then as after a crash.
+        TypeError: A key is neither `str` nor `bytes`.
     """
     if open_transactions not in get_args(OpenTransactions):
         raise ValueError(
@@ -101,9 +108,13 @@ def copy(
     moment = None if as_of is None else bound_ms(as_of, end=True, name="as_of")
     target = local_path(directory).absolute()
     with opened_log_dir(source) as logs:
-        if target.exists() and any(target.iterdir()):
+        is_new = not target.exists()
+        if not is_new and any(target.iterdir()):
             raise FileExistsError(errno.EEXIST, "expected a missing or empty directory, found files", str(target))
         refuse_broker_directory(target, others=[logs.path])
+        selected = _Selected(begin, end, None if keys is None else _checked(keys), header)
+        if header is not None and keys is None:
+            raise ValueError("header: expected keys as well, the values that the header may have")
         wanted = _wanted(logs, topics, partitions)
         plans = {each: list(logs.log(each.topic, each.partition).parts()) for each in wanted}
         if committed:
@@ -111,12 +122,16 @@ def copy(
         with ExitStack() as stack:
             writer = LogDirWriter.open(target, config=_CONFIG, broker_epoch=_UNKNOWN_BROKER)
             stack.callback(writer.abandon)
-            copying = _Copy(writer, moment, progress, sum(logs.log(each.topic, each.partition).size for each in wanted))
+            size = sum(logs.log(each.topic, each.partition).size for each in wanted)
+            copying = _Copy(writer, selected, moment, progress, size)
             for each, parts in plans.items():
-                copying.copy(each, logs.log(each.topic, each.partition), parts, begin, end)
+                copying.copy(each, logs.log(each.topic, each.partition), parts)
             copying.end_transactions(open_transactions)
             offsets_partitions = copying.restore_groups(logs) if groups else None
             writer.close()
+        if not copying.counts["records"] and not copying.counts.get("group_records"):
+            _remove_content(target, whole=is_new)
+            return Report(copying.findings, copying.counts)
         if open_transactions == "abort":
             for snapshot in target.glob(f"*/*{SNAPSHOT}"):
                 snapshot.unlink()
@@ -155,11 +170,41 @@ def _without_aborted(plans: Mapping[TopicPartition, _Parts], moment: int | None)
     }
 
 
+def _remove_content(directory: Path, *, whole: bool) -> None:
+    """Remove what a copy wrote, and the directory itself if the copy made it."""
+    for path in directory.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    if whole:
+        directory.rmdir()
+
+
+class _Selected(NamedTuple):
+    """The records to copy."""
+
+    begin: Time | None
+    end: Time | None
+    keys: list[str | bytes] | None
+    header: str | None
+
+
+def _checked(keys: Iterable[str | bytes]) -> list[str | bytes]:
+    """Return the keys, which each partition is asked for."""
+    if isinstance(keys, str | bytes):
+        raise TypeError("keys: expected several keys, got one; put it into a list")
+    return list(keys)
+
+
 class _Copy:
     """A copy in progress."""
 
-    def __init__(self, writer: LogDirWriter, moment: int | None, progress: Progress | None, size: int) -> None:
+    def __init__(
+        self, writer: LogDirWriter, selected: _Selected, moment: int | None, progress: Progress | None, size: int
+    ) -> None:
         self._writer = writer
+        self._selected = selected
         self._moment = moment
         self._progress = progress
         self._size = size
@@ -171,11 +216,11 @@ class _Copy:
         names = ("partitions", "records", "whole_batches", "encoded_batches", "log_bytes", "ended_transactions")
         self.counts = dict.fromkeys(names, 0)
 
-    def copy(self, place: TopicPartition, log: Log, parts: _Parts, begin: Time | None, end: Time | None) -> None:
+    def copy(self, place: TopicPartition, log: Log, parts: _Parts) -> None:
         """Copy a partition. It stays open if a transaction is."""
         out = self._writer.log(place.topic, place.partition, log_start_offset=log.log_start_offset)
         show = None if self._progress is None else self._show
-        counts, findings, markers = out.copy(parts, begin=begin, end=end, as_of=self._moment, progress=show)
+        counts, findings, markers = out.copy(parts, **self._selected._asdict(), as_of=self._moment, progress=show)
         self._read += log.size
         self._show(0)
         for name, count in zip(("records", "whole_batches", "encoded_batches", "log_bytes"), counts, strict=True):

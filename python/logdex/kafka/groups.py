@@ -9,7 +9,7 @@ from logdex._core import GroupOffsets, read_records, transactions_before
 from logdex.source import GroupOffset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from logdex.kafka.log import Log
     from logdex.report import Finding
@@ -32,6 +32,26 @@ def group_offsets(logs: Iterable[Log], ends: dict[tuple[str, int], int], group: 
         GroupOffset(name, topic, partition, offset, ends.get((topic, partition)), timestamp)
         for name, topic, partition, offset, timestamp in committed.rows()
         if group in (None, name)
+    ]
+
+
+def group_offsets_at(
+    logs: Iterable[Log], others: Mapping[tuple[str, int], Log], as_of: int, group: str | None
+) -> list[GroupOffset]:
+    """Read the partitions of `__consumer_offsets`, and the ends of the others, as they were at a moment."""
+    rows: list[tuple[str, str, int, int, int]] = []
+    for log in logs:
+        committed, findings = read_groups(log, as_of)
+        for finding in findings:
+            _log.warning("%s", finding)
+        rows += (row for row in committed.rows() if group in (None, row[0]))
+    ends: dict[tuple[str, int], int] = {}
+    for place in {(topic, partition) for _, topic, partition, *_ in rows} & others.keys():
+        later = others[place].offset_for_timestamp(as_of + 1, special=False)
+        ends[place] = others[place].log_end_offset if later is None else later.offset
+    return [
+        GroupOffset(name, topic, partition, offset, ends.get((topic, partition)), timestamp)
+        for name, topic, partition, offset, timestamp in sorted(rows)
     ]
 
 

@@ -19,7 +19,7 @@ from logdex.hash_index.sealed import check_sealed
 from logdex.kafka.explain import explain as explain_search
 from logdex.kafka.files import MAX_OFFSET, TopicPartition
 from logdex.kafka.find import KeySearch, key_bytes
-from logdex.kafka.groups import OFFSETS_TOPIC, group_offsets
+from logdex.kafka.groups import OFFSETS_TOPIC, group_offsets, group_offsets_at
 from logdex.kafka.key_index import KeyIndex, check_max_entries, check_targets, index_partition, partitions_of
 from logdex.kafka.log import BATCH_ROWS, MAX_BATCH_BYTES, Log, warn_of_missing_segments
 from logdex.kafka.overview import TIMES, broker_state, times_and_size, usage
@@ -188,15 +188,21 @@ class LogDir(Source):
         heads = ("topic", "partition", "segments", "begin_offset", "end_offset", *TIMES)
         return Info(self.kind, facts, [Table("partitions", heads, rows)])
 
-    def groups(self, group: str | None = None) -> list[GroupOffset]:
+    def groups(self, group: str | None = None, *, as_of: Time | None = None) -> list[GroupOffset]:
         """Return how far each consumer group has read, or one of them, by the records of `__consumer_offsets` here.
 
         Source: GroupMetadataManager, OffsetCommitKey, OffsetCommitValue.
+
+        Args:
+            group: Only this group; None: all.
+            as_of: The offsets and ends as they were at this moment, ms or an aware datetime; None: now. A partition ends before
+                its first record with a later timestamp. Damaged parts of `__consumer_offsets` are skipped with a warning.
         """
         logs = [self.log(each.topic, each.partition) for each in self.partitions(OFFSETS_TOPIC)]
-        opened = (self.log(each.topic, each.partition) for each in self.partitions())
-        ends = {(log.topic, log.partition): log.log_end_offset for log in opened}
-        return group_offsets(logs, ends, group)
+        opened = {(each.topic, each.partition): self.log(each.topic, each.partition) for each in self.partitions()}
+        if as_of is not None:
+            return group_offsets_at(logs, opened, _core.bound_ms(as_of, end=True, name="as_of"), group)
+        return group_offsets(logs, {place: log.log_end_offset for place, log in opened.items()}, group)
 
     def usage(self, by: By = "topic") -> list[Usage]:
         """Return how many offsets and bytes of `.log` files each topic, partition or day (UTC, of the timestamps) has."""

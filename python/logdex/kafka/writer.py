@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from logdex._core import (
     LogWriter,
-    Meter,
+    PutCounter,
     StoreLock,
     checkpoint_text,
     fork_generation,
@@ -26,6 +26,7 @@ from logdex._files import Closing
 from logdex._types import check_int64
 from logdex.kafka import checkpoint
 from logdex.kafka.files import TopicPartition, parse_partition_directory
+from logdex.statistics import WriterStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -62,17 +63,6 @@ class LogDirState(NamedTuple):
     error: Exception | None = None
 
 
-class LogStatistics(NamedTuple):
-    """Counts and rates of a writer since it was opened."""
-
-    put_records: int
-    put_rates: tuple[float, float, float]
-    """Records a second in the last 10, 60 and 600 s."""
-    longest_put_ms: float
-    log_bytes: int
-    """Bytes of the segments of all partitions that are open."""
-
-
 class LogDirWriter(Closing):
     """Writes a log directory as a broker that is the only replica of all partitions; a broker can load it after `close`.
 
@@ -100,7 +90,7 @@ class LogDirWriter(Closing):
         self._logs: dict[TopicPartition, LogWriter] = {}
         self._settings: dict[str, dict[str, object]] = {}
         self._opening = threading.Lock()
-        self._meter, self._records, self._longest = Meter(), 0, 0.0
+        self._counter = PutCounter()
         self._last_checkpoint = time.monotonic()
         self._lock = StoreLock.take(directory / LOCK)
         marker = directory / checkpoint.CLEAN_SHUTDOWN
@@ -110,6 +100,10 @@ class LogDirWriter(Closing):
             self._points = checkpoint.read_offsets(directory, checkpoint.RECOVERY_POINT)
             self._starts = checkpoint.read_offsets(directory, checkpoint.LOG_START)
             marker.unlink(missing_ok=True)
+            for name in (META_PROPERTIES, *checkpoint.LOG_DIR_FILES, checkpoint.CLEAN_SHUTDOWN):
+                # A process that was killed while it replaced the file.
+                for path in directory.glob(f".{name}.*.*"):
+                    path.unlink()
             sync_directory(directory)
             if not self._clean:
                 # The marker at the end covers every log, so each is recovered now.
@@ -221,7 +215,8 @@ class LogDirWriter(Closing):
         known = [read_topic_id(self._directory / f"{topic}-{number}") for number in range(partitions)]
         topic_id = topic_id or next(filter(None, known), None) or new_id()
         for number in range(partitions):
-            self.log(topic, number, topic_id=topic_id)
+            # A crash may have left a partition without its id.
+            self.log(topic, number, topic_id=topic_id).assign_topic_id(topic_id)
         return topic_id
 
     def log(
@@ -257,6 +252,7 @@ class LogDirWriter(Closing):
                     clean=self._clean,
                     recovery_point=self._points.get(key, 0),
                     log_start_offset=self._starts.get(key, 0) if log_start_offset is None else log_start_offset,
+                    counter=self._counter,
                     **options,
                 )
                 epochs = checkpoint.read_leader_epochs(directory)
@@ -302,15 +298,9 @@ class LogDirWriter(Closing):
         )
 
     def _put(self, log: LogWriter, put: Callable[[LogWriter], AppendResult]) -> AppendResult:
-        begin = time.monotonic()
         result = put(log)
         # The only replica has all that its leader has.
         log.advance_high_watermark()
-        self._longest = max(self._longest, (time.monotonic() - begin) * 1000)
-        if result.first_offset >= 0:
-            count = result.last_offset - result.first_offset + 1
-            self._records += count
-            self._meter.add(count)
         if time.monotonic() - self._last_checkpoint > _CHECKPOINT_SECONDS:
             self.checkpoint()
         return result
@@ -348,11 +338,14 @@ class LogDirWriter(Closing):
             return LogDirState("failed", failure)
         return LogDirState("closed" if self._closed else "open")
 
-    def statistics(self) -> LogStatistics:
-        """Return what the writer did since it was opened."""
-        last_10_s, last_60_s, last_600_s = self._meter.rates
-        size = sum(log.size for log in list(self._logs.values()))
-        return LogStatistics(self._records, (last_10_s, last_60_s, last_600_s), self._longest, size)
+    def statistics(self) -> WriterStatistics:
+        """Return what the writer did since it was opened.
+
+        Raises:
+            OSError: The use of the disk cannot be read.
+        """
+        self._check_open()
+        return WriterStatistics.of(self._counter, self._directory)
 
     def _check_open(self) -> None:
         if self._process != fork_generation():

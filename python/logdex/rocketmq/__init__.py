@@ -24,7 +24,8 @@ from logdex.rocketmq.index_service import IndexService
 from logdex.rocketmq.message import Message
 from logdex.rocketmq.store import MessageStore
 from logdex.rocketmq.write.retention import Deleted, Retention
-from logdex.rocketmq.write.store_writer import PutResult, StoreStatistics, StoreWriter, WriterState
+from logdex.rocketmq.write.store_writer import PutResult, StoreWriter, WriterState
+from logdex.statistics import WriterStatistics
 
 if TYPE_CHECKING:
     from logdex.broker.listener import Limits
@@ -57,9 +58,9 @@ __all__ = [
     "ServeOptions",
     "Server",
     "StoreCheckpoint",
-    "StoreStatistics",
     "StoreWriter",
     "WriterState",
+    "WriterStatistics",
     "copy_messages",
     "index_key",
     "key_hash",

@@ -49,7 +49,7 @@ impl KeyFilter {
     }
 
     /// Returns whether a record carries one of the values; `None` if its headers cannot be parsed.
-    fn matches(&self, span: &Span, bytes: &[u8]) -> Option<bool> {
+    pub(crate) fn matches(&self, span: &Span, bytes: &[u8]) -> Option<bool> {
         let Some(name) = &self.header else {
             return Some(field(span.key, bytes).is_some_and(|key| self.values.hold(key)));
         };

@@ -21,6 +21,7 @@ use crate::kafka::format::control_record::ControlType;
 use crate::kafka::format::header::{Header, TimestampType};
 use crate::kafka::format::record::{Span, Wants, field, unreadable_headers};
 use crate::kafka::read::producer_state::ProducerState;
+use crate::kafka::read::record_filter::KeyFilter;
 use crate::kafka::read::segment_range::{AbortedRange, SegmentRange};
 use crate::kafka::read::valid_batches::ValidBatches;
 use crate::report::{Finding, Flaw};
@@ -158,6 +159,7 @@ impl Transactions {
 struct Copying<'a> {
     writer: &'a LogWriter,
     times: TimeRange,
+    keys: Option<&'a KeyFilter>,
     now: i64,
     cutter: Cutter,
     /// Batches that are not appended yet.
@@ -166,8 +168,8 @@ struct Copying<'a> {
 }
 
 impl LogWriter {
-    /// Appends the records of ranges of another log that have timestamps in a range of times, up to the first one with a timestamp
-    /// above `as_of`, without those of the aborted transactions of the ranges. Segments begin where those of the ranges begin.
+    /// Appends the records of ranges of another log that have timestamps in a range of times and one of the keys, up to the first one
+    /// with a timestamp above `as_of`, without those of the aborted transactions of the ranges. Segments begin where those of the ranges begin.
     /// `progress` gets the bytes that were read.
     ///
     /// # Errors
@@ -176,12 +178,14 @@ impl LogWriter {
         &self,
         ranges: &[SegmentRange],
         times: TimeRange,
+        keys: Option<&KeyFilter>,
         as_of: i64,
         now: i64,
         progress: &dyn Fn(u64) -> Result<()>,
     ) -> Result<Copied> {
         let cutter = Cutter::new(ranges, as_of);
-        let mut copying = Copying { writer: self, times, now, cutter, chunk: Vec::new(), copied: Copied::default() };
+        let mut copying =
+            Copying { writer: self, times, keys, now, cutter, chunk: Vec::new(), copied: Copied::default() };
         let (mut batches, mut damaged) = (ValidBatches::new(ranges), Vec::new());
         let (mut current, mut read, mut shown) = (0, 0, 0);
         batches.each(|number, header, batch| {
@@ -293,7 +297,7 @@ impl Copying<'_> {
         if is_out || range.is_aborted(header) {
             return Ok(Ok(()));
         }
-        if !is_straddling && self.times.is_all() {
+        if !is_straddling && self.times.is_all() && self.keys.is_none() {
             return Ok(self.count(header, batch).map(|records| self.push(header, batch, records)));
         }
         let end = self.cutter.cut.unwrap_or(i64::MAX);
@@ -324,7 +328,7 @@ impl Copying<'_> {
         self.copied.whole_batches += 1;
     }
 
-    /// Appends the records of some offsets and of the times as a new batch; the whole batch if these are all of them. Offsets that are
+    /// Appends the records of some offsets, and of the times and keys, as a new batch; the whole batch if these are all of them. Offsets that are
     /// dropped at an end of the batch are no longer of it; in the middle they leave gaps.
     fn take_some(
         &mut self,
@@ -333,15 +337,18 @@ impl Copying<'_> {
         begin: i64,
         end: i64,
     ) -> Result<std::result::Result<(), Flaw>> {
-        let times = self.times;
-        let keeps = |span: &Span| {
+        let (times, keys) = (self.times, self.keys);
+        let keeps = |span: &Span, bytes: &[u8]| {
             let offset = shifted(header, span);
-            begin <= offset && offset < end && times.begin_ms <= span.timestamp && span.timestamp <= times.end_ms
+            begin <= offset
+                && offset < end
+                && (times.begin_ms..=times.end_ms).contains(&span.timestamp)
+                && keys.is_none_or(|keys| keys.matches(span, bytes).unwrap_or(false))
         };
         let (mut kept, mut all, mut has_headers) = (0, 0, true);
         let counted = self.cutter.cursor.each(header, batch, Wants::All, |span, bytes| {
             has_headers &= header.is_legacy() || span.each_header(bytes, |_, _| ()).is_some();
-            kept += u64::from(keeps(span));
+            kept += u64::from(keeps(span, bytes));
             all += 1;
             true
         });
@@ -362,7 +369,7 @@ impl Copying<'_> {
         let base = if header.is_legacy() { i64::MIN } else { header.base_offset.max(begin) };
         let (mut new, mut headers, mut first, mut last) = (NewBatch::default(), Vec::new(), base, 0);
         let read = self.cutter.cursor.each(header, batch, Wants::All, |span, bytes| {
-            if keeps(span) {
+            if keeps(span, bytes) {
                 last = shifted(header, span);
                 first = if first == i64::MIN { last } else { first };
                 let count = put_headers(&mut headers, header, span, bytes);

@@ -6,21 +6,24 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::leader_epochs::LeaderEpochs;
+use super::leader_epochs::{self, LeaderEpochs};
 use super::log::{
-    EXPIRY_INTERVAL_MS, LogOptions, PartitionLog, Task, first_base, first_control, new_cursor, rebuild_producers,
+    Appended, EXPIRY_INTERVAL_MS, LogOptions, PartitionLog, Task, first_base, first_control, new_cursor,
+    rebuild_producers,
 };
-use super::partition_metadata::PartitionMetadata;
+use super::partition_metadata::{self, PartitionMetadata};
 use super::producers::{Changes, Producers, Rules, remove};
 use super::refusal::Refusal;
 use super::segment::WritableSegment;
 use super::topic_config::TopicConfig;
 use super::validator::Origin;
 use crate::error::{Error, Result};
+use crate::io::disk;
 use crate::kafka::format::names::base_offset;
 use crate::kafka::index::transaction_index;
 
 const DELETED: &str = ".deleted";
+const SNAPSHOT: &str = ".snapshot";
 const CLEANED: &str = ".cleaned";
 const SWAP: &str = ".swap";
 /// Files that are next to a log.
@@ -50,6 +53,10 @@ fn with_suffix<'a>(files: &'a [(String, PathBuf)], suffix: &'a str) -> impl Iter
 pub(super) fn remove_temporary_files(directory: &Path, config: &TopicConfig, now: i64) -> Result<()> {
     let found = files(directory)?;
     with_suffix(&found, DELETED).try_for_each(|path| remove(path))?;
+    let is_ours =
+        |name: &str| name.ends_with(SNAPSHOT) || [leader_epochs::FILE, partition_metadata::FILE].contains(&name);
+    let replacing = found.iter().filter(|(name, _)| disk::replaced_name(name).is_some_and(is_ours));
+    replacing.map(|(_, path)| path).try_for_each(|path| remove(path))?;
     let first_cleaned = with_suffix(&found, CLEANED).filter_map(|path| base_offset(path)).min();
     let is_unfinished = |path: &Path| first_cleaned.is_some_and(|first| base_offset(path) >= Some(first));
     let (unfinished, swaps): (Vec<&PathBuf>, Vec<&PathBuf>) =
@@ -97,6 +104,8 @@ impl PartitionLog {
             last_flush: now,
             unsynced_from: 0,
             truncations: 0,
+            has_new_names: true,
+            appended: Appended::default(),
             cursor: new_cursor(),
             options,
         };

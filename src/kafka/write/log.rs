@@ -117,7 +117,18 @@ pub(super) struct PartitionLog {
     pub(super) unsynced_from: i64,
     /// The number of times that the end moved back.
     pub(super) truncations: u64,
+    /// Files were created, renamed or replaced since the directory was last brought to the disk.
+    pub(super) has_new_names: bool,
+    /// Records and bytes that were appended.
+    pub(super) appended: Appended,
     pub(super) cursor: BatchCursor,
+}
+
+/// Numbers of records and bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Appended {
+    pub(super) records: u64,
+    pub(super) bytes: u64,
 }
 
 /// The result of scanning the batches of an append.
@@ -227,6 +238,10 @@ impl PartitionLog {
         }
         let last_offset = result.last_offset;
         self.active()?.append(last_offset, bytes)?;
+        let counts =
+            headers(bytes).map(|(header, _)| header.count.and_then(|count| u64::try_from(count).ok()).unwrap_or(1));
+        self.appended.records += counts.sum::<u64>();
+        self.appended.bytes += size;
         self.end = last_offset + 1;
         self.follow_end()?;
         let mut aborted = Vec::new();
@@ -359,6 +374,7 @@ impl PartitionLog {
             let segment = WritableSegment::open(&self.directory, base, &self.options.config, now)?;
             self.segments.insert(base, segment);
         }
+        self.has_new_names = true;
         self.producers.set_end_offset(base);
         let snapshot = self.producers.take_snapshot(false)?;
         self.follow_end()?;
@@ -373,6 +389,7 @@ impl PartitionLog {
         self.segments.remove(&old);
         let segment = WritableSegment::open(&self.directory, base, &self.options.config, now)?;
         self.segments.insert(base, segment);
+        self.has_new_names = true;
         self.delete_later(marked, now);
         Ok(())
     }
@@ -386,6 +403,7 @@ impl PartitionLog {
     /// Source: `LocalLog#removeAndDeleteSegments`, `UnifiedLog#deleteProducerSnapshots`.
     pub(super) fn remove_segments(&mut self, bases: &[i64], now: i64) -> Result<()> {
         let mut marked = Vec::new();
+        self.has_new_names |= !bases.is_empty();
         for base in bases {
             if let Some(segment) = self.segments.remove(base) {
                 marked.extend(segment.mark_deleted()?);
@@ -472,12 +490,11 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// The logs with bytes that no fsync brought to the disk, and whether new files were created.
+    /// The logs with bytes that no fsync brought to the disk, and whether the directory needs one: the caller flushes both.
     pub(super) fn unsynced(&mut self) -> (Vec<(PathBuf, Arc<File>)>, bool) {
         let from = self.segments.range(..=self.unsynced_from).next_back().map_or(i64::MIN, |(base, _)| *base);
         let files = self.segments.range(from..).map(|(_, segment)| segment.file()).collect();
-        let active = self.segments.last_key_value().map_or(from, |(base, _)| *base);
-        (files, active != from)
+        (files, std::mem::take(&mut self.has_new_names))
     }
 
     /// Runs the tasks that are due, in their order.

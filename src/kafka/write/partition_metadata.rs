@@ -9,9 +9,20 @@ use crate::error::{Error, Result};
 use crate::io::disk;
 
 /// The name of the file.
-const FILE: &str = "partition.metadata";
+pub(super) const FILE: &str = "partition.metadata";
 /// Letters of an id: 16 bytes in URL-safe base64.
 const ID_LEN: usize = 22;
+
+fn is_id(id: &str) -> bool {
+    id.len() == ID_LEN && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+}
+
+fn check_id(id: &str) -> Result<()> {
+    if is_id(id) {
+        return Ok(());
+    }
+    Err(Error::InvalidArgument(format!("topic_id={id:?}: expected {ID_LEN} letters of URL-safe base64")))
+}
 
 /// The id of a topic, and its file.
 #[derive(Debug)]
@@ -28,11 +39,8 @@ impl PartitionMetadata {
     /// `Corrupt`; `Refused` if it has another id; `InvalidArgument` for an invalid id.
     pub(super) fn open(directory: &Path, topic_id: Option<String>) -> Result<Self> {
         let path = directory.join(FILE);
-        let is_id =
-            |id: &str| id.len() == ID_LEN && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
-        if let Some(id) = topic_id.as_deref().filter(|id| !is_id(id)) {
-            let text = format!("topic_id={id:?}: expected {ID_LEN} letters of URL-safe base64");
-            return Err(Error::InvalidArgument(text));
+        if let Some(id) = &topic_id {
+            check_id(id)?;
         }
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
@@ -47,11 +55,27 @@ impl PartitionMetadata {
             let short: String = text.chars().take(60).collect();
             return Err(Error::corrupt(&path, 0, "version 0 and a topic id", format!("{short:?}")));
         };
-        if let Some(id) = topic_id.filter(|id| id != found) {
-            let text = format_args!("{}: topic id {found}, expected {id}", path.display()).to_string();
-            return Err(Refusal::INCONSISTENT_TOPIC_ID.because(text));
+        let mut metadata = Self { path, topic_id: Some(found.to_owned()), is_written: true };
+        topic_id.map_or(Ok(()), |id| metadata.assign(id))?;
+        Ok(metadata)
+    }
+
+    /// Sets the id, unless it is set.
+    ///
+    /// # Errors
+    /// `Refused` if another one is set; `InvalidArgument` for an invalid id.
+    pub(super) fn assign(&mut self, id: String) -> Result<()> {
+        check_id(&id)?;
+        match &self.topic_id {
+            Some(found) if *found != id => {
+                let text = format_args!("{}: topic id {found}, expected {id}", self.path.display()).to_string();
+                Err(Refusal::INCONSISTENT_TOPIC_ID.because(text))
+            }
+            _ => {
+                self.topic_id = Some(id);
+                Ok(())
+            }
         }
-        Ok(Self { path, topic_id: Some(found.to_owned()), is_written: true })
     }
 
     /// Writes the file if an id is known and it is not there.

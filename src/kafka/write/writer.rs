@@ -2,8 +2,8 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::log::{AppendOptions, AppendResult, LogOptions, PartitionLog, sync_directory};
 use super::new_records::NewRecords;
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::io::flush_service::{FlushService, Flushed, Pace, Schedule};
 use crate::io::fork::Generation;
 use crate::io::store_lock::refuse_other_holder;
-use crate::io::{FirstFailure, disk};
+use crate::io::{FirstFailure, GroupCommit, InterruptibleGuard, InterruptibleMutex, PutCounter, disk};
 
 /// The lock of a log directory.
 const LOCK: &str = ".lock";
@@ -63,11 +63,13 @@ pub struct Offsets {
 #[derive(Debug)]
 pub struct LogWriter {
     directory: PathBuf,
-    state: Mutex<State>,
-    /// Held during an fsync. A caller that waits for it usually finds its bytes on the disk.
-    flushing: Mutex<()>,
+    /// A flush or a recovery may hold it.
+    state: InterruptibleMutex<State>,
+    group_commit: GroupCommit,
     /// Appends wait for the disk.
     syncs: bool,
+    /// The appends of this log, or of all logs of a directory.
+    counter: Arc<PutCounter>,
     failure: FirstFailure,
     process: Generation,
 }
@@ -87,11 +89,17 @@ struct State {
 }
 
 impl LogWriter {
-    /// Opens the log of a directory, or begins one. With `syncs`, appends wait for the disk.
+    /// Opens the log of a directory, or begins one. With `syncs`, appends wait for the disk. `counter` counts them.
     ///
     /// # Errors
     /// `Locked` if a broker or another writer holds it; `Corrupt`; `Refused` for another topic id; an I/O error.
-    pub fn open(directory: &Path, options: LogOptions, syncs: bool, now: i64) -> Result<Self> {
+    pub fn open(
+        directory: &Path,
+        options: LogOptions,
+        syncs: bool,
+        counter: Arc<PutCounter>,
+        now: i64,
+    ) -> Result<Self> {
         let directory = disk::absolute(directory)?;
         if let Some(log_dir) = directory.parent() {
             refuse_other_holder(&log_dir.join(LOCK))?;
@@ -103,9 +111,10 @@ impl LogWriter {
         let state = State { log: Some(log), offsets: Offsets::default(), leader_epoch, lock };
         Ok(Self {
             directory,
-            state: Mutex::new(state),
-            flushing: Mutex::default(),
+            state: InterruptibleMutex::new(state),
+            group_commit: GroupCommit::default(),
             syncs,
+            counter,
             failure: FirstFailure::default(),
             process: Generation::current(),
         })
@@ -129,10 +138,10 @@ impl LogWriter {
         &self.failure
     }
 
-    fn state(&self) -> Result<MutexGuard<'_, State>> {
+    fn state(&self) -> Result<InterruptibleGuard<'_, State>> {
         // In a forked child the lock may be held for ever.
         self.process.check_writer(&self.directory)?;
-        Ok(self.state.lock().unwrap_or_else(PoisonError::into_inner))
+        self.state.wait().map_err(|e| Error::io(&self.directory, e))
     }
 
     fn closed(&self) -> Error {
@@ -164,9 +173,7 @@ impl LogWriter {
     /// # Errors
     /// `Refused` as by a broker; `WriteFailed`, also of an earlier write or fsync.
     pub fn append_batches(&self, batches: &[u8], options: AppendOptions, now: i64) -> Result<AppendResult> {
-        let (result, end) = self.change(|log| Ok((log.append(batches, options, now)?, log.end)))?;
-        self.wait_for_disk(end)?;
-        Ok(result)
+        self.put(|log| log.append(batches, options, now))
     }
 
     /// Appends records, as a producer without id would send them, in one or more batches. They are refused one batch at a time.
@@ -177,7 +184,7 @@ impl LogWriter {
         let leader_epoch = self.leader_epoch()?;
         let options = AppendOptions { leader_epoch, origin: Origin::Client, markers_bump_epochs: false };
         let batches = records.batches(now)?;
-        let (result, end) = self.change(|log| {
+        self.put(|log| {
             let mut whole: Option<AppendResult> = None;
             for batch in &batches {
                 let part = log.append(batch, options, now)?;
@@ -186,9 +193,21 @@ impl LogWriter {
                 first.max_timestamp = first.max_timestamp.max(part.max_timestamp);
             }
             let none = AppendResult { first_offset: -1, last_offset: -1, max_timestamp: -1, log_append_time: -1 };
-            Ok((whole.unwrap_or(none), log.end))
+            Ok(whole.unwrap_or(none))
+        })
+    }
+
+    /// Appends, waits for the disk and counts.
+    fn put(&self, append: impl FnOnce(&mut PartitionLog) -> Result<AppendResult>) -> Result<AppendResult> {
+        let begin = Instant::now();
+        let (result, end, before, after) = self.change(|log| {
+            let before = log.appended;
+            Ok((append(log)?, log.end, before, log.appended))
         })?;
         self.wait_for_disk(end)?;
+        if after.bytes > before.bytes {
+            self.counter.add(after.records - before.records, after.bytes - before.bytes, begin);
+        }
         Ok(result)
     }
 
@@ -200,28 +219,41 @@ impl LogWriter {
         if !self.syncs {
             return Ok(());
         }
-        let _flushing = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            let (files, is_new, target, truncations) = {
-                let mut state = self.state()?;
-                self.failure.check()?;
-                let Some(log) = state.log.as_mut().filter(|log| log.unsynced_from < end) else { return Ok(()) };
-                let (files, is_new) = log.unsynced();
-                (files, is_new, log.end, log.truncations)
-            };
-            let synced = files.iter().try_for_each(|(path, file)| sync(path, file));
-            let synced = synced.and_then(|()| if is_new { sync_directory(&self.directory) } else { Ok(()) });
-            self.failure.keep(synced)?;
-            match self.state()?.log.as_mut() {
-                // Other bytes took the place of those that were flushed.
-                Some(log) if log.truncations != truncations && log.end >= end => {}
-                Some(log) => {
-                    log.unsynced_from = log.unsynced_from.max(target.min(log.end));
-                    return Ok(());
-                }
-                None => return Ok(()),
-            }
+        // A closed log is on the disk.
+        let is_flushed = || Ok(self.state()?.log.as_ref().is_none_or(|log| log.unsynced_from >= end.min(log.end)));
+        self.group_commit.flush(&self.directory, &self.failure, is_flushed, || self.sync())
+    }
+
+    /// Brings everything that was appended to the disk.
+    fn sync(&self) -> Result<()> {
+        let (files, is_new, target, truncations) = {
+            let mut state = self.state()?;
+            let Some(log) = state.log.as_mut() else { return Ok(()) };
+            let (files, is_new) = log.unsynced();
+            (files, is_new, log.end, log.truncations)
+        };
+        files.iter().try_for_each(|(path, file)| sync(path, file))?;
+        if is_new {
+            sync_directory(&self.directory)?;
         }
+        if let Some(log) = self.state()?.log.as_mut()
+            // Else other bytes may have taken the place of those that were flushed.
+            && log.truncations == truncations
+        {
+            log.unsynced_from = log.unsynced_from.max(target);
+        }
+        Ok(())
+    }
+
+    /// Sets the topic's id of a log without one. Source: `UnifiedLog#assignTopicId`.
+    ///
+    /// # Errors
+    /// `Refused` if the log has another id; `InvalidArgument` for an invalid id; as [`Self::append_batches`].
+    pub fn assign_topic_id(&self, topic_id: &str) -> Result<()> {
+        self.change(|log| {
+            log.metadata.assign(topic_id.to_owned())?;
+            log.metadata.write()
+        })
     }
 
     /// Begins a leader's epoch at the end of the log. Source: `Partition#makeLeader`.
@@ -332,7 +364,8 @@ impl LogWriter {
     /// # Errors
     /// `InvalidArgument` in a forked child.
     pub fn abandon(&self) -> Result<()> {
-        let mut state = self.state()?;
+        self.process.check_writer(&self.directory)?;
+        let mut state = self.state.lock();
         if let Some(log) = state.log.take() {
             state.offsets = offsets(&log);
             state.lock = None;

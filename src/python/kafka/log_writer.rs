@@ -14,6 +14,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyType};
 
 use super::super::convert::cast;
+use super::super::counters::PyPutCounter;
 use super::super::handle::{Raised, lock};
 use super::super::integer;
 use super::super::messages::{cells, given_batches};
@@ -280,6 +281,7 @@ impl PyLogWriter {
     ///         the disk, and one fsync serves all appends that wait.
     ///     truncate: Whether a recovery may cut valid batches after damage, as a broker's does. False: that is an error, and nothing
     ///         is changed.
+    ///     counter: Counts the appends; None: a counter of its own.
     ///
     /// Raises:
     ///     LockedError: Another writer has the directory open, or a broker holds the log directory.
@@ -290,7 +292,7 @@ impl PyLogWriter {
     ///     OSError: An I/O error.
     #[staticmethod]
     #[pyo3(signature = (partition_dir, *, topic_id=None, config=None, clean=true, recovery_point=0, log_start_offset=0,
-                        producer_id_expiration_ms=86_400_000, clock=None, compat="3.9.2", flush="none", truncate=true))]
+                        producer_id_expiration_ms=86_400_000, clock=None, compat="3.9.2", flush="none", truncate=true, counter=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn open(
         py: Python<'_>,
@@ -305,6 +307,7 @@ impl PyLogWriter {
         compat: Option<&str>,
         flush: &str,
         truncate: bool,
+        counter: Option<&PyPutCounter>,
     ) -> PyResult<Self> {
         for (name, value) in [("recovery_point", recovery_point), ("log_start_offset", log_start_offset)] {
             arguments::size(value, name)?;
@@ -332,9 +335,22 @@ impl PyLogWriter {
             Some(clock) => integer::integer(&clock.bind(py).call0()?, "clock")?,
             None => now_ms(),
         };
-        let writer = Arc::new(py.detach(|| LogWriter::open(&partition_dir, options, syncs, now))?);
+        let counter = counter.map_or_else(Arc::default, |counter| Arc::clone(&counter.0));
+        let writer = Arc::new(py.detach(|| LogWriter::open(&partition_dir, options, syncs, counter, now))?);
         let service = if clock.is_none() { Some(writer.start_service()?) } else { None };
         Ok(Self { service: Mutex::new(service), writer, clock })
+    }
+
+    /// Set the topic's id of a log without one, and write `partition.metadata`. Source: `UnifiedLog#assignTopicId`.
+    ///
+    /// Args:
+    ///     topic_id: 22 letters of URL-safe base64.
+    ///
+    /// Raises:
+    ///     KafkaError: The log has another id.
+    ///     ValueError: An invalid id.
+    fn assign_topic_id(&self, py: Python<'_>, topic_id: &str) -> PyResult<()> {
+        self.call(py, |writer, _| writer.assign_topic_id(topic_id))
     }
 
     /// Begin a leader's epoch at the end of the log.
@@ -448,6 +464,8 @@ impl PyLogWriter {
     ///     parts: (segment, begin_offset, end_offset, aborted) each, as for `read_records`; findings among them are returned.
     ///     begin: First timestamp.
     ///     end: Last timestamp.
+    ///     keys: Only records whose key is one of these; None: all.
+    ///     header: Compare the values of the header of this name with `keys`, not the record's key.
     ///     as_of: The log ends before the first record with a later timestamp, in ms; None: it does not.
     ///     progress: Called with the bytes of the other log that were read.
     ///
@@ -458,20 +476,25 @@ impl PyLogWriter {
     /// Raises:
     ///     WriteFailedError: As for `append_batches`.
     ///     OSError: The other log cannot be read.
-    #[pyo3(signature = (parts, *, begin=None, end=None, as_of=None, progress=None))]
+    #[pyo3(signature = (parts, *, begin=None, end=None, keys=None, header=None, as_of=None, progress=None))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn copy(
         &self,
         py: Python<'_>,
         parts: &Bound<'_, PyAny>,
         begin: Option<&Bound<'_, PyAny>>,
         end: Option<&Bound<'_, PyAny>>,
+        keys: Option<&Bound<'_, PyAny>>,
+        header: Option<String>,
         #[pyo3(from_py_with = integer::as_of)] as_of: Option<i64>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<PyCopied> {
         let (ranges, missing) = records::planned(py, parts)?;
         let times = time::bounds(begin, end)?;
+        let keys = arguments::key_filter(keys, header)?;
+        let as_of = as_of.unwrap_or(i64::MAX);
         let copied = shown(progress.as_ref(), |show| {
-            self.call(py, |writer, now| writer.copy(&ranges, times, as_of.unwrap_or(i64::MAX), now, show))
+            self.call(py, |writer, now| writer.copy(&ranges, times, keys.as_ref(), as_of, now, show))
         })?;
         let found: Vec<_> = missing.into_iter().map(|(_, finding)| finding).chain(copied.findings).collect();
         let counts = (copied.records, copied.whole_batches, copied.encoded_batches, copied.bytes);

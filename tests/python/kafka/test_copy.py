@@ -237,6 +237,77 @@ def test_records_of_a_range_of_times_keep_their_offsets(codec: str, seed: int, t
             assert logs.verify().ok
 
 
+@pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
+def test_records_of_keys_keep_their_offsets(codec: str, tmp_path: Path) -> None:
+    _made(tmp_path / "logs", codec, 5)
+    whole = _rows(tmp_path / "logs")
+    keys = [b"key 3", b"key 5"]
+    report = copy(tmp_path / "logs", tmp_path / "new", keys=[keys[0], keys[1].decode()])
+    expected = [row for row in whole if row["key"] in keys]
+    assert _rows(tmp_path / "new") == expected
+    assert (report.ok, report.checked["records"]) == (True, len(expected))
+    assert 0 < len(expected) < len(whole)
+    begin = BASE + 1500
+    copy(tmp_path / "logs", tmp_path / "of header", keys=["31", "200"], header="h", begin=begin)
+    of_header = [row for row in whole if row["headers"] and row["headers"][0]["value"] == b"200"]
+    assert _rows(tmp_path / "of header") == of_header
+    assert len(of_header) == 2
+    for directory in ("new", "of header"):
+        with LogDir.open(tmp_path / directory) as logs:
+            assert logs.verify().ok
+
+
+def test_transactions_of_a_copy_by_keys_have_their_ends(
+    dead: tuple[Path, dict[str, Any], list[dict[str, Any]]], tmp_path: Path
+) -> None:
+    source, _, _ = dead
+    copy(source, tmp_path / "all")
+    levels: tuple[Isolation, ...] = ("read_uncommitted", "read_committed")
+    whole = {level: _read(tmp_path / "all", level) for level in levels}
+    key = next(row[2] for rows in whole["read_committed"].values() for row in rows if row[2] is not None)
+    copy(source, tmp_path / "new", keys=[key])
+    for level in levels:
+        expected = {place: [row for row in rows if row[2] == key] for place, rows in whole[level].items()}
+        assert _read(tmp_path / "new", level) == {place: rows for place, rows in expected.items() if rows}
+    with LogDir.open(tmp_path / "new") as logs:
+        assert logs.verify().ok
+        ends = [logs.log(place.topic, place.partition) for place in logs.partitions()]
+        assert all(log.last_stable_offset == log.log_end_offset for log in ends)
+
+
+def test_groups_as_of_a_moment_are_those_of_a_copy(
+    dead: tuple[Path, dict[str, Any], list[dict[str, Any]]], tmp_path: Path
+) -> None:
+    source, facts, _ = dead
+    copy(source, tmp_path / "new", as_of=facts["moment"], open_transactions="keep")
+    with LogDir.open(tmp_path / "new") as logs:
+        ends = {str(place): logs.log(place.topic, place.partition).log_end_offset for place in logs.partitions()}
+    with LogDir.open(source) as logs:
+        found = logs.groups(as_of=facts["moment"])
+        one = logs.groups("group-0", as_of=facts["moment"])
+        assert logs.groups() != found
+        assert logs.groups(as_of=0) == []
+    assert one == [each for each in found if each.group == "group-0"] != []
+    # A copy has no offset after the end of its partition.
+    assert {
+        (each.group, f"{each.topic}-{each.queue_id}", min(each.offset, each.end_offset or 0)) for each in found
+    } == {(group, place, offset) for group, places in facts["groups"].items() for place, (offset, *_) in places.items()}
+    assert all(each.end_offset == ends[f"{each.topic}-{each.queue_id}"] for each in found)
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_copy_of_nothing_leaves_no_directory(exists: bool, tmp_path: Path) -> None:
+    _made(tmp_path / "logs", "none", 1)
+    new = tmp_path / "new"
+    if exists:
+        new.mkdir()
+    report = copy(tmp_path / "logs", new, keys=["no such key"])
+    assert report.checked["records"] == 0
+    assert {*tmp_path.iterdir()} == {tmp_path / "logs", *([new] if exists else [])}
+    assert not exists or not list(new.iterdir())
+    assert not steps_path(new).exists()
+
+
 @pytest.mark.parametrize("tier", ["local", "aiven"])
 def test_segments_in_remote_storage_are_copied(tier: str, tmp_path: Path) -> None:
     folder = golden_tiered.unpack(tier, tmp_path / "tiered")
@@ -326,6 +397,8 @@ def test_what_cannot_be_copied_is_refused(tmp_path: Path) -> None:
         ({"topics": ["made", "mode"]}, FileNotFoundError, "near spellings: made"),
         ({"partitions": [7]}, FileNotFoundError, "no partition with the number 7"),
         ({"open_transactions": "commit"}, ValueError, "expected one of abort, keep"),
+        ({"keys": "one"}, TypeError, "expected several keys"),
+        ({"header": "h"}, ValueError, "expected keys as well"),
     ]:
         with pytest.raises(error, match=text):
             copy(logs, tmp_path / "new", **options)  # type: ignore[arg-type]
@@ -352,6 +425,10 @@ def test_the_command_copies_topics(tmp_path: Path, capsys: pytest.CaptureFixture
     assert json.loads(capsys.readouterr().out.splitlines()[0])["kind"] == "batch-crc"
     assert main(["copy", source, str(tmp_path / "none"), "--begin", "2040-01-01T00:00:00Z"]) == 1
     assert "messages are from 2023-11-14" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
+    assert main(["copy", source, str(tmp_path / "one"), "--topic", "made", "--key", "key 3", "--json"]) == 1
+    assert {row["key"] for row in _rows(tmp_path / "one")} == {b"key 3"}
+    capsys.readouterr()
     for arguments, text in [
         (["--zone", "UTC"], "--zone: expected a RocketMQ store"),
         (["--topic", "mode"], "near spellings: made"),

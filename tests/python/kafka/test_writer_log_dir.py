@@ -24,7 +24,7 @@ def test_a_closed_directory_has_all_files_of_a_broker(tmp_path: Path) -> None:
             writer.append("orders", number % 2, {"value": [b"%d" % number * 20]})
         writer.log("orders", 0).delete_records(4)
         assert writer.topics == {"orders": [0, 1]}
-        assert writer.statistics().put_records == 20
+        assert writer.statistics().put_messages == 20
         states = [writer.state]
     assert [state.status for state in [*states, writer.state]] == ["open", "closed"]
     logs = tmp_path / "logs"
@@ -104,3 +104,44 @@ def test_names_numbers_and_ids_are_checked(tmp_path: Path) -> None:
     assert (told.value.error, told.value.code) == ("InconsistentTopicIdException", 103)
     with pytest.raises(ValueError, match="closed"):
         writer.append("a", 0, {})
+
+
+def test_what_a_kill_left_is_completed(tmp_path: Path) -> None:
+    """A kill while a topic was created, or while a file was replaced."""
+    writer = LogDirWriter.open(tmp_path)
+    topic_id = writer.create_topic("orders", 1)
+    writer.append("orders", 0, {"value": [b"1"]})
+    writer.abandon()
+    (tmp_path / "orders-1").mkdir()
+    left = [
+        tmp_path / ".recovery-point-offset-checkpoint.77.3",
+        tmp_path / "orders-0" / ".leader-epoch-checkpoint.77.4",
+        tmp_path / "orders-0" / f".{1:020}.snapshot.78.12",
+        tmp_path / "orders-1" / ".partition.metadata.77.5",
+    ]
+    others = [tmp_path / "orders-0" / ".other.77.5", tmp_path / "orders-0" / ".leader-epoch-checkpoint.new"]
+    for path in [*left, *others]:
+        path.write_bytes(b"0")
+    with LogDirWriter.open(tmp_path) as writer:
+        assert writer.create_topic("orders", 2) == topic_id
+        assert writer.append("orders", 1, {"value": [b"2"]}).last_offset == 0
+        with pytest.raises(KafkaError, match="topic id"):
+            writer.log("orders", 1).assign_topic_id(ID)
+    assert not any(path.exists() for path in left)
+    assert all(path.exists() for path in others)
+    for number in range(2):
+        assert (tmp_path / f"orders-{number}" / "partition.metadata").read_text().endswith(topic_id)
+
+
+def test_appends_are_counted_with_the_flush(tmp_path: Path) -> None:
+    with LogDirWriter.open(tmp_path, flush="sync") as writer:
+        assert writer.statistics()[:2] == (0, 0)
+        writer.append("a", 0, {"value": [b"1", b"2"]})
+        writer.log("b", 0).append({"value": [b"3"]})
+        now = writer.statistics()
+        assert (now.put_messages, sum(now.put_times.values()), now.dispatch_behind_bytes) == (3, 3, 0)
+        assert now.put_bytes == sum(path.stat().st_size for path in tmp_path.glob("*/*.log"))
+        assert now.longest_put_ms > 0
+        assert 0 < now.disk_ratio <= 1
+    with pytest.raises(ValueError, match="closed"):
+        writer.statistics()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from logdex.rocketmq.broker_config import ConfigName
     from logdex.rocketmq.store import MessageStore
     from logdex.rocketmq.write.retention import Retention
-    from logdex.rocketmq.write.store_writer import StoreStatistics
+    from logdex.statistics import WriterStatistics
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -194,7 +194,7 @@ class Master:
     retention: Retention | None = None
     multi_dispatch: bool = False
     """True if messages are also dispatched to the queues that INNER_MULTI_DISPATCH names."""
-    statistics: Callable[[], StoreStatistics] | None = None
+    statistics: Callable[[], WriterStatistics] | None = None
     waiting: Callable[[], int] = int
     """The number of messages that are not stored yet."""
 

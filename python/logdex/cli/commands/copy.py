@@ -15,6 +15,7 @@ from logdex.cli.arguments import (
     add_source,
     int32,
     time_ms,
+    word,
 )
 from logdex.cli.sources import open_path
 
@@ -35,7 +36,8 @@ which a broker loads it.
 
   logdex copy /data/store /data/new
   logdex copy /data/store /tmp/orders --topic Orders --begin 2026-11-20 --end -2h
-  logdex copy /var/kafka-logs /data/restored --as-of 2026-11-20T14:05:00Z --groups"""
+  logdex copy /var/kafka-logs /data/restored --as-of 2026-11-20T14:05:00Z --groups
+  logdex copy /var/kafka-logs /data/one --topic orders --key order-1001"""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,6 +48,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     number = "Kafka: only this partition of the topics; may be repeated"
     parser.add_argument("--partition", action="append", type=int32, metavar="N", help=number)
     add_options(parser, *TIMES, "--zone")
+    of_key = "Kafka: only the records with this key; may be repeated"
+    parser.add_argument("--key", action="append", type=word, metavar="K", help=of_key)
+    add_options(parser, "--header")
     as_of = "Kafka: as the log was at this time; each partition ends before its first record with a later timestamp"
     parser.add_argument("--as-of", type=partial(time_ms, end=True), metavar="T", help=as_of)
     parser.add_argument("--groups", action="store_true", help="Kafka: restore the offsets of consumer groups, too")

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from logdex.cli.sources.opened import Facts
     from logdex.kafka.log import Part as RecordPart
     from logdex.report import Finding
+    from logdex.source import GroupOffset
 
 _PROPERTIES = {"meta.properties": "properties of a broker", "partition.metadata": "properties of a partition"}
 _OFFSETS = {
@@ -205,6 +206,8 @@ class _KafkaOpened(Opened):
                 partitions=arguments.partition,
                 begin=arguments.begin,
                 end=arguments.end,
+                keys=arguments.key,
+                header=arguments.header,
                 as_of=arguments.as_of,
                 groups=arguments.groups,
                 committed=arguments.committed,
@@ -215,6 +218,9 @@ class _KafkaOpened(Opened):
         if report.checked["records"] and not arguments.json:
             say(f"the steps with which a broker loads it: {steps_path(arguments.directory)}")
         return code
+
+    def groups(self, as_of: int | None = None) -> Sequence[GroupOffset]:
+        return self.opened.groups(as_of=as_of) if isinstance(self.opened, LogDir) else super().groups(as_of)
 
     def _searched(self, arguments: argparse.Namespace) -> LogDir | Log:
         if isinstance(self.opened, LogSegment):

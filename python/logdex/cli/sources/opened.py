@@ -112,8 +112,10 @@ class Opened(Closing):
         """Return messages and bytes by topic, queue or day."""
         return self._whole().usage(by)
 
-    def groups(self) -> Sequence[GroupOffset]:
-        """Return how far consumer groups have read."""
+    def groups(self, as_of: int | None = None) -> Sequence[GroupOffset]:
+        """Return how far consumer groups have read, at a moment in ms if one is given."""
+        if as_of is not None:
+            raise ValueError(f"--as-of: expected a Kafka log directory, found {self.kind}")
         return self._whole().groups()
 
     def close(self) -> None:

@@ -46,6 +46,8 @@ MESSAGE_COLUMNS = tuple(field.name for field in fields(Message))
 _QUEUES = ("consumequeue", "batchconsumequeue")
 _EXTENSIONS = "consumequeue_ext"
 _TABLES = "config"
+_OF_KAFKA_COPIES = ("partition", "key", "header", "as_of", "groups", "committed")
+"""Options of copies of log directories."""
 SCANS: dict[str, Scan] = {"auto": "auto", "all": True, "none": False}
 _MARKS = {
     "abort": "marker of a broker that runs or did not stop cleanly",
@@ -166,9 +168,8 @@ class _StoreOpened(Opened):
 
     def copy(self, arguments: argparse.Namespace) -> int:
         """Copy messages into a new store; return 1 if there are none or if some are damaged."""
-        kafka = {"--partition": "partition", "--as-of": "as_of", "--groups": "groups", "--committed": "committed"}
-        if given := [flag for flag, name in kafka.items() if getattr(arguments, name) not in (None, False)]:
-            raise ValueError(f"{given[0]}: expected a Kafka log directory, found {arguments.path}")
+        if given := [name for name in _OF_KAFKA_COPIES if getattr(arguments, name)]:
+            raise ValueError(f"--{given[0].replace('_', '-')}: expected a Kafka log directory, found {arguments.path}")
         topics = arguments.topic or [None]
         if len(topics) > 1:
             raise ValueError(f"--topic: expected one topic of a RocketMQ store, found {len(topics)}")

@@ -11,10 +11,10 @@ import shutil
 import time
 from dataclasses import dataclass
 from datetime import datetime
-from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
 from logdex.hash_index.files import resolve_zone
+from logdex.statistics import disk_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -149,15 +149,3 @@ class DiskWatch:
         # The space of a file that is open elsewhere is free only later: measuring after each file would delete too many.
         disk = shutil.disk_usage(self._folders[0])
         return max(1.0, disk.used - retention.disk_force * (disk.used + disk.free))
-
-
-def disk_ratio(folder: Path) -> float:
-    """Return the used part of a disk in whole percent, rounded up.
-
-    Source: UtilAll#getDiskPartitionSpaceUsedPercent.
-
-    Raises:
-        OSError: An I/O error.
-    """
-    disk = shutil.disk_usage(folder)
-    return ceil(disk.used * 100 / max(1, disk.used + disk.free)) / 100

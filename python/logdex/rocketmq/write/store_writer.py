@@ -19,7 +19,7 @@ from logdex._types import check_int64
 from logdex.errors import WriteFailedError
 from logdex.rocketmq.write.options import StoreOptions
 from logdex.rocketmq.write.parts import StoreParts
-from logdex.rocketmq.write.retention import disk_ratio
+from logdex.statistics import WriterStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -42,23 +42,6 @@ _COMMIT_SECONDS = 0.2
 _CLEAN_SECONDS = 10.0
 """cleanResourceInterval."""
 
-_PUT_TIMES = (
-    "[<=0ms]",
-    "[0~10ms]",
-    "[10~50ms]",
-    "[50~100ms]",
-    "[100~200ms]",
-    "[200~500ms]",
-    "[500ms~1s]",
-    "[1~2s]",
-    "[2~3s]",
-    "[3~4s]",
-    "[4~5s]",
-    "[5~10s]",
-    "[10s~]",
-)
-"""Classes of the time of a put, in whole ms."""
-
 _log = logging.getLogger(__name__)
 
 
@@ -75,26 +58,6 @@ class PutResult(NamedTuple):
     store_timestamp: int
     msg_id: str
     store_size: int
-
-
-class StoreStatistics(NamedTuple):
-    """Counts of the work of a writer since it was opened, and of its pending work. Source: StoreStatsService.
-
-    Delivered messages count as well. A put counts when it ends, with its flush if it waits for one.
-    """
-
-    put_messages: int
-    put_bytes: int
-    """Bytes of the log that were written."""
-    put_rates: tuple[float, float, float]
-    """Messages a second in the last 10, 60 and 600 s."""
-    longest_put_ms: float
-    put_times: dict[str, int]
-    """Messages by the time that their put took, by the broker's names: `[0~10ms]` and so on."""
-    dispatch_behind_bytes: int
-    """Bytes of the log that queues and index lack."""
-    disk_ratio: float
-    """The used part of the disk, as the broker rounds it."""
 
 
 class WriterState(NamedTuple):
@@ -473,24 +436,16 @@ class StoreWriter(Closing):
             return WriterState("closed")
         return WriterState("open") if self._services is None else self._services.state
 
-    def statistics(self) -> StoreStatistics:
+    def statistics(self) -> WriterStatistics:
         """Return what the writer did since it was opened, and what it has still to do.
 
         Raises:
             OSError: The use of the disk cannot be read.
         """
         self._check_open()
-        parts = self._parts
-        messages, put_bytes, (last_10_s, last_60_s, last_600_s), longest_ms, times = parts.log.statistics
-        return StoreStatistics(
-            put_messages=messages,
-            put_bytes=put_bytes,
-            put_rates=(last_10_s, last_60_s, last_600_s),
-            longest_put_ms=longest_ms,
-            put_times=dict(zip(_PUT_TIMES, times, strict=True)),
-            dispatch_behind_bytes=max(0, parts.log.wrote_offset - parts.dispatched_offset),
-            disk_ratio=disk_ratio(self._root),
-        )
+        log = self._parts.log
+        behind = max(0, log.wrote_offset - self._parts.dispatched_offset)
+        return WriterStatistics.of(log.counter, self._root, behind=behind)
 
     def _check_open(self) -> None:
         if self._process != fork_generation():

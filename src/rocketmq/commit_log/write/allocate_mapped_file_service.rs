@@ -2,7 +2,7 @@
 //! `AllocateMappedFileService`).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -10,12 +10,15 @@ use std::thread::JoinHandle;
 use super::mapped_file::{MappedFile, MappedFileOptions};
 use crate::error::{Error, Result};
 use crate::io::fork::Generation;
+use crate::io::signals;
 
 const THREAD: &str = "logdex-allocate";
 
 /// The thread; dropping this stops it, and deletes the files that it created in vain.
 #[derive(Debug)]
 pub(super) struct AllocateMappedFileService {
+    /// The log.
+    directory: PathBuf,
     requests: Arc<Requests>,
     thread: Option<JoinHandle<()>>,
     /// A forked process has the handle, but not the thread.
@@ -69,6 +72,7 @@ impl AllocateMappedFileService {
     /// # Errors
     /// An I/O error if the thread cannot start.
     pub(super) fn start(options: Arc<MappedFileOptions>) -> Result<Self> {
+        let directory = options.directory.clone();
         let requests = Arc::new(Requests::default());
         let work = {
             let requests = Arc::clone(&requests);
@@ -76,13 +80,13 @@ impl AllocateMappedFileService {
         };
         let thread = std::thread::Builder::new().name(THREAD.into()).spawn(work);
         let thread = thread.map_err(|e| Error::io(Path::new(THREAD), e))?;
-        Ok(Self { requests, thread: Some(thread), process: Generation::current() })
+        Ok(Self { directory, requests, thread: Some(thread), process: Generation::current() })
     }
 
     /// Waits for the file that begins at an offset, and lets the thread prepare the one after it.
     ///
     /// # Errors
-    /// As [`MappedFile::init`].
+    /// As [`MappedFile::init`]; an I/O error if a signal handler ends the wait. The next put then gets the file.
     pub(super) fn put_request_and_return_mapped_file(&self, start: u64, next: u64) -> Result<MappedFile> {
         let mut table = self.requests.lock();
         table.request(start);
@@ -92,7 +96,14 @@ impl AllocateMappedFileService {
             if let Some(prepared) = table.prepared.remove(&start) {
                 return prepared;
             }
-            table = self.requests.wait(table);
+            let waited = self.requests.changed.wait_timeout(table, signals::LOOK);
+            table = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if !table.prepared.contains_key(&start) {
+                // A handler may need the interpreter lock.
+                drop(table);
+                signals::look().map_err(|e| Error::io(&self.directory, e))?;
+                table = self.requests.lock();
+            }
         }
     }
 

@@ -36,7 +36,7 @@ const COMMIT_BYTES: u64 = 1 << 20;
 /// The options with which the files of a log are opened.
 #[derive(Debug)]
 pub(super) struct MappedFileOptions {
-    directory: PathBuf,
+    pub(super) directory: PathBuf,
     pub(super) file_size: u64,
     pub(super) append: Append,
     /// While a file is warmed its pages are written to the disk.

@@ -25,7 +25,6 @@ mod options;
 mod pending_batch;
 mod put_columns;
 mod put_result;
-mod put_statistics;
 mod queue_table;
 mod sent_message;
 mod shared;
@@ -39,7 +38,6 @@ pub use new_message::{GivenMessage, message_frame};
 pub use new_properties::property_entries;
 pub use options::{Append, AppendMode, FlushMode, PutOptions, WriterOptions};
 pub use put_result::PutResult;
-pub use put_statistics::PutStatistics;
 pub use sent_message::SentMessage;
 pub use writer::{CommitLogWriter, StoredPut};
 

@@ -14,8 +14,8 @@ use super::pending_batch::PendingBatch;
 use super::queue_table::QueueTable;
 use super::whole_frames::whole_frames;
 use crate::error::{Error, Result};
-use crate::io::FirstFailure;
 use crate::io::flush_service::Flushed;
+use crate::io::{FirstFailure, GroupCommit, InterruptibleGuard, InterruptibleMutex};
 use crate::rocketmq::commit_log::frame::UNCOMMITTED_LEN;
 
 /// A log that is being written.
@@ -23,7 +23,8 @@ use crate::rocketmq::commit_log::frame::UNCOMMITTED_LEN;
 pub(super) struct Shared {
     pub(super) directory: PathBuf,
     pub(super) options: WriterOptions,
-    state: Mutex<State>,
+    /// A put that holds it may wait for a file.
+    state: InterruptibleMutex<State>,
     /// Offset of the next frame. Changed only under the lock of `state`. Read without it: in a forked child the lock may be held
     /// for ever.
     wrote: AtomicU64,
@@ -36,8 +37,7 @@ pub(super) struct Shared {
     /// Offset before which every byte is in the files, and the store time of the last message before it.
     committed: AtomicU64,
     committed_store_timestamp: AtomicI64,
-    /// Held during a flush. A caller that waits for it usually finds its bytes flushed.
-    flushing: Mutex<()>,
+    group_commit: GroupCommit,
     flushed: AtomicU64,
     flushed_store_timestamp: AtomicI64,
     /// The first write or fsync that failed, of a put, a flush, the flush thread or the checkpoint.
@@ -108,14 +108,14 @@ impl Shared {
         Self {
             directory: directory.to_owned(),
             options,
-            state: Mutex::new(state),
+            state: InterruptibleMutex::new(state),
             wrote: AtomicU64::new(end),
             closed: AtomicBool::new(false),
             pending: Mutex::default(),
             committing: Mutex::new(()),
             committed: AtomicU64::new(end),
             committed_store_timestamp: AtomicI64::new(0),
-            flushing: Mutex::new(()),
+            group_commit: GroupCommit::default(),
             flushed: AtomicU64::new(end),
             flushed_store_timestamp: AtomicI64::new(0),
             failure: FirstFailure::default(),
@@ -142,28 +142,32 @@ impl Shared {
         self.flushed_store_timestamp.load(Ordering::Acquire)
     }
 
-    pub(super) fn set_queue_offset(&self, topic: &str, queue_id: i32, queue_offset: i64) {
-        self.state().table.set(topic, queue_id, queue_offset);
-    }
-
-    /// Sets the next offset of a queue, unless it has one.
-    pub(super) fn begin_queue(&self, topic: &str, queue_id: i32, queue_offset: i64) {
-        self.state().table.set_new(topic, queue_id, queue_offset);
-    }
-
-    pub(super) fn keep_checkpoint(&self, path: &Path) -> Result<()> {
-        self.state().checkpoint_guard = CheckpointGuard::of(path.to_owned())?;
+    pub(super) fn set_queue_offset(&self, topic: &str, queue_id: i32, queue_offset: i64) -> Result<()> {
+        self.state()?.table.set(topic, queue_id, queue_offset);
         Ok(())
     }
 
-    pub(super) fn begin_checkpoint(&self) {
-        self.state().checkpoint_guard.begin();
+    /// Sets the next offset of a queue, unless it has one.
+    pub(super) fn begin_queue(&self, topic: &str, queue_id: i32, queue_offset: i64) -> Result<()> {
+        self.state()?.table.set_new(topic, queue_id, queue_offset);
+        Ok(())
+    }
+
+    pub(super) fn keep_checkpoint(&self, path: &Path) -> Result<()> {
+        self.state()?.checkpoint_guard = CheckpointGuard::of(path.to_owned())?;
+        Ok(())
+    }
+
+    pub(super) fn begin_checkpoint(&self) -> Result<()> {
+        self.state()?.checkpoint_guard.begin();
+        Ok(())
     }
 
     pub(super) fn write_checkpoint(&self, dispatched: i64) -> Result<()> {
         self.failure.check()?;
         let physic = self.flushed_store_timestamp();
-        self.failure.keep(self.state().checkpoint_guard.write(physic, dispatched))
+        let mut state = self.state()?;
+        self.failure.keep(state.checkpoint_guard.write(physic, dispatched))
     }
 
     /// The first write or fsync that failed.
@@ -174,20 +178,20 @@ impl Shared {
     /// Refuses puts from now on.
     pub(super) fn refuse_puts(&self) {
         // Wait for a put that is running.
-        let _state = self.state();
+        let _state = self.state.lock();
         self.closed.store(true, Ordering::Release);
     }
 
     /// Closes the files, and ends the thread that prepares them.
     pub(super) fn close_files(&self) {
         // Unmapping and waiting need no lock.
-        let files = self.state().files.take();
+        let files = self.state.lock().files.take();
         drop(files);
     }
 
     /// Ends the thread that prepares files.
     pub(super) fn stop_allocating(&self) {
-        let service = self.state().files.take_service();
+        let service = self.state.lock().files.take_service();
         drop(service);
     }
 
@@ -195,8 +199,8 @@ impl Shared {
         self.closed.load(Ordering::Acquire)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> Result<InterruptibleGuard<'_, State>> {
+        self.state.wait().map_err(|e| Error::io(&self.directory, e))
     }
 
     /// Writes the messages that `fill` adds. Returns the result of `fill` and what was written.
@@ -205,7 +209,7 @@ impl Shared {
         options: PutOptions,
         fill: impl FnOnce(&mut PendingBatch<'_, 'a>) -> Result<T>,
     ) -> Result<(T, Written)> {
-        let mut state = self.state();
+        let mut state = self.state()?;
         let State { files, table, checkpoint_guard, frames, text } = &mut *state;
         self.failure.check()?;
         if self.is_closed() {
@@ -237,7 +241,7 @@ impl Shared {
 
     /// Writes the whole frames at the beginning of `data`. Returns their length, and the bytes that the next frame needs.
     pub(super) fn append(&self, data: &[u8]) -> Result<(usize, usize)> {
-        let mut state = self.state();
+        let mut state = self.state()?;
         let State { files, checkpoint_guard, .. } = &mut *state;
         self.failure.check()?;
         if self.is_closed() {
@@ -368,27 +372,27 @@ impl Shared {
 
     /// Waits until everything before `end` is on the disk.
     pub(super) fn flush_to(&self, end: u64) -> Result<()> {
-        let _one = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.failure.check()?;
-        if self.flushed() >= end {
-            return Ok(());
-        }
+        self.group_commit.flush(&self.directory, &self.failure, || Ok(self.flushed() >= end), || self.flush_committed())
+    }
+
+    /// Commits everything, and brings it to the disk.
+    fn flush_committed(&self) -> Result<()> {
         self.commit()?;
         let (files, committed, store_timestamp) = {
-            let state = self.state();
+            let state = self.state()?;
             // In this order: another thread may commit more meanwhile.
             let committed = (self.committed(), self.committed_store_timestamp.load(Ordering::Acquire));
             (state.files.unflushed(), committed.0, committed.1)
         };
         for (file, committed) in &files {
-            self.failure.keep(file.flush(*committed))?;
+            file.flush(*committed)?;
         }
         self.flushed_store_timestamp.store(store_timestamp, Ordering::Release);
         self.flushed.store(committed, Ordering::Release);
         if files.len() > 1 {
             // The thread that prepares files closes them, not this one.
             drop(files);
-            self.state().files.leave(committed);
+            self.state()?.files.leave(committed);
         }
         Ok(())
     }

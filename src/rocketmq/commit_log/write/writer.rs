@@ -11,14 +11,13 @@ use super::options::{AppendMode, FlushMode, PutOptions, WriterOptions};
 use super::pending_batch::PendingBatch;
 use super::put_columns::PutColumns;
 use super::put_result::{PutResult, PutResultColumns};
-use super::put_statistics::PutStatistics;
 use super::sent_message::SentMessage;
 use super::shared::{CommitRealTimeService, Shared, Written};
 use crate::arrow::input_columns::{Int32s, Texts, integers, null};
 use crate::error::{Error, Result};
 use crate::io::flush_service::{FlushService, Pace, Schedule};
 use crate::io::fork::Generation;
-use crate::io::{FirstFailure, disk};
+use crate::io::{FirstFailure, PutCounter, disk};
 use crate::rocketmq::commit_log::Bodies;
 use crate::rocketmq::commit_log::frame::{BLANK_LEN, is_in_queue};
 
@@ -29,7 +28,7 @@ pub struct CommitLogWriter {
     service: Mutex<Option<Arc<FlushService>>>,
     /// Commits the buffers of a pool.
     commit_service: Mutex<Option<FlushService>>,
-    statistics: Mutex<PutStatistics>,
+    counter: Arc<PutCounter>,
     /// A fork shares the files with its parent, and must not write to them.
     process: Generation,
 }
@@ -93,7 +92,7 @@ impl CommitLogWriter {
         };
         let commit_service = Mutex::new((append.mode == AppendMode::Pool).then(commits).transpose()?);
         let service = Mutex::new(service);
-        Ok(Self { shared, service, commit_service, statistics: Mutex::default(), process: Generation::current() })
+        Ok(Self { shared, service, commit_service, counter: Arc::default(), process: Generation::current() })
     }
 
     /// The directory of the log.
@@ -131,13 +130,13 @@ impl CommitLogWriter {
         self.shared.flushed_store_timestamp()
     }
 
-    /// The puts since the log was opened. A put counts when it ends.
+    /// The counter of the puts since the log was opened.
     ///
     /// # Errors
-    /// `InvalidArgument` in a forked process, where the lock may be held for ever.
-    pub fn statistics(&self) -> Result<PutStatistics> {
+    /// `InvalidArgument` in a forked process, where its lock may be held for ever.
+    pub fn counter(&self) -> Result<Arc<PutCounter>> {
         self.check_process()?;
-        Ok(self.statistics.lock().unwrap_or_else(PoisonError::into_inner).clone())
+        Ok(Arc::clone(&self.counter))
     }
 
     /// Sets the queue offset of the next message of a queue. A queue that was never set begins with 0.
@@ -151,8 +150,7 @@ impl CommitLogWriter {
                 "topic {topic:?}: expected a queue and an offset of 0 or more, found queue {queue_id}, offset {queue_offset}"
             )));
         }
-        self.shared.set_queue_offset(topic, queue_id, queue_offset);
-        Ok(())
+        self.shared.set_queue_offset(topic, queue_id, queue_offset)
     }
 
     /// Sets the queue offsets of the next messages from a batch of `topic`, `queue_id` and `queue_offset`. With `sys_flag` the
@@ -172,7 +170,7 @@ impl CommitLogWriter {
             match &sys_flags {
                 None => self.set_queue_offset(topic, queue_id, offset)?,
                 Some(sys_flags) if is_in_queue(sys_flags.get(row)?) => {
-                    self.shared.begin_queue(topic, queue_id, offset);
+                    self.shared.begin_queue(topic, queue_id, offset)?;
                 }
                 Some(_) => {}
             }
@@ -197,8 +195,7 @@ impl CommitLogWriter {
     /// `InvalidArgument` in a forked child.
     pub fn begin_checkpoint(&self) -> Result<()> {
         self.check_process()?;
-        self.shared.begin_checkpoint();
-        Ok(())
+        self.shared.begin_checkpoint()
     }
 
     /// Writes into the checkpoint the store times up to which the log and the queues are flushed. `dispatched` is the store time
@@ -289,7 +286,7 @@ impl CommitLogWriter {
         if self.flushes_puts() {
             self.flush_within(timeout, end)?;
         }
-        self.statistics.lock().unwrap_or_else(PoisonError::into_inner).add(messages, end - begin, start);
+        self.counter.add(messages as u64, end - begin, start);
         Ok(filled)
     }
 

@@ -84,3 +84,14 @@ def test_explain_says_who_has_read_it(store: Callable[[str], Path], logdex_comma
         "  the newest is read by the groups fast, grp-c",
         "  the newest is not yet read by the group slow",
     ]
+
+
+def test_groups_as_of_a_time(store: Callable[[str], Path], logs: Path, logdex_command: Callable[..., Any]) -> None:
+    rows = logdex_command("groups", logs, "--json").rows
+    times = sorted(row["commit_timestamp"] for row in rows)
+    earlier = logdex_command("groups", logs, "--json", "--as-of", str(times[-1] - 1)).rows
+    assert [] != earlier != rows
+    assert max(row["commit_timestamp"] for row in earlier) < times[-1]
+    assert logdex_command("groups", logs, "--json", "--as-of", "2040-01-01T00:00:00Z").rows == rows
+    refused = logdex_command("groups", store("basic"), "--as-of", "2040-01-01T00:00:00Z")
+    assert (refused.code, "--as-of: expected a Kafka log directory" in refused.err) == (2, True)

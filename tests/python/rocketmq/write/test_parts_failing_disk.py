@@ -5,20 +5,18 @@ The disk fails in a separate process, with a library that is loaded before the s
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
 import textwrap
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
+from failing_disk import NEEDS, compile_library, run_program
 from logdex.rocketmq import MessageStore, StoreWriter
 
-SOURCE = Path(__file__).parents[2] / "support" / "failing_disk.c"
+if TYPE_CHECKING:
+    from pathlib import Path
+
 SIZES: dict[str, Any] = {
     "file_size": 65_536,
     "queue_file_size": 400,
@@ -29,21 +27,12 @@ SIZES: dict[str, Any] = {
 
 APPENDS = ("write", "mapped", "pool")
 
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or shutil.which("cc") is None, reason="needs LD_PRELOAD and a C compiler"
-)
+pytestmark = NEEDS
 
 BEGIN = f"""
-    import faulthandler, os, sys, threading, time
     from logdex._core import CommitLogWriter
-    from logdex.errors import WriteFailedError
     from logdex.rocketmq import IndexFile, IndexService, MessageStore, StoreWriter
     SIZES = {SIZES!r}
-    root = sys.argv[1]
-    def fail(calls, part, nbytes=0):
-        open(os.environ["FAILING_DISK"], "w").write(f"{{calls}} {{part}} {{nbytes}}")
-    def well():
-        os.unlink(os.environ["FAILING_DISK"])
     def well_while_others_run():
         # Once a call waits, the disk continues only after another thread ran twenty times.
         faulthandler.dump_traceback_later(30, exit=True)
@@ -54,11 +43,6 @@ BEGIN = f"""
                 time.sleep(0.001)
             well()
         threading.Thread(target=run).start()
-    def told(name, call):
-        try:
-            print(name, "passed", call())
-        except WriteFailedError as error:
-            print(name, error.errno, error.filename)
     def ten(name, writer):
         writer.put_messages({{"topic": ["T"] * 10, "keys": [f"{{name}}{{i}}" for i in range(10)], "body": [b"r" * 100] * 10}})
     def later(writer):
@@ -74,22 +58,11 @@ BEGIN = f"""
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    built = tmp_path_factory.mktemp("disk") / "failing_disk.so"
-    subprocess.run([str(shutil.which("cc")), "-shared", "-fPIC", "-o", str(built), str(SOURCE), "-ldl"], check=True)
-    return built
+    return compile_library(tmp_path_factory.mktemp("disk"))
 
 
 def run(library: Path, root: Path, program: str) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(BEGIN) + textwrap.dedent(program), str(root)],
-        env={**os.environ, "LD_PRELOAD": str(library), "FAILING_DISK": f"{root}.fails"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    return run_program(library, root, textwrap.dedent(BEGIN) + textwrap.dedent(program))
 
 
 def refused(path: Path | str, status: str = "failed 5 True") -> list[str]:
@@ -392,3 +365,40 @@ def test_dropping_an_open_log_lets_all_threads_run(library: Path, tmp_path: Path
         """,
     )
     assert lines == ["dropped False"]
+
+
+@pytest.mark.parametrize("append", ["mapped", "pool"])
+@pytest.mark.parametrize("holder", ["itself", "another thread"])
+def test_a_put_that_waits_for_a_file_looks_for_signals(library: Path, tmp_path: Path, append: str, holder: str) -> None:
+    """The thread that prepares the first file waits for the disk, and the put waits for it, or for a put that does."""
+    lines = run(
+        library,
+        tmp_path / "store",
+        f"""
+        import signal
+        writer = StoreWriter.open(root, flush="none", services=False, append={append!r}, **SIZES)
+        fail("fsync", "commitlog", -1)
+        faulthandler.dump_traceback_later(30, exit=True)
+        def put():
+            print("put", writer.put_message("T", keys="A").queue_offset)
+        other = threading.Thread(target=put)
+        if {holder!r} != "itself":
+            other.start()
+            while not os.path.exists(os.environ["FAILING_DISK"] + ".waits"):
+                time.sleep(0.001)
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        begun = time.monotonic()
+        try:
+            writer.put_message("T", keys="B")
+        except KeyboardInterrupt:
+            print("interrupted", time.monotonic() - begun < 5)
+        well()
+        if {holder!r} != "itself":
+            other.join()
+        print(writer.put_message("T", keys="C").queue_offset)
+        writer.close()
+        """,
+    )
+    assert lines == (["interrupted True", "0"] if holder == "itself" else ["interrupted True", "put 0", "1"])
+    assert keys(tmp_path / "store") == (["C"] if holder == "itself" else ["A", "C"])

@@ -38,7 +38,7 @@ from logdex.rocketmq.broker_config import (
     TOPICS,
     TRACE_TOPIC,
 )
-from logdex.rocketmq.write.retention import disk_ratio
+from logdex.statistics import disk_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,9 +2,10 @@
 //!
 //! Source: upstream `StoreStatsService`.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::rocketmq::meter::Meter;
+use super::Meter;
 
 /// Upper bounds of the classes of durations. A longer one is of one class more.
 const BOUNDS: [Duration; 12] = [
@@ -22,12 +23,12 @@ const BOUNDS: [Duration; 12] = [
     Duration::from_secs(10),
 ];
 
-/// Counts of the messages that were put since the log was opened.
+/// Counts of the messages or records that were put since the log was opened.
 #[derive(Clone, Debug, Default)]
 pub struct PutStatistics {
     /// Their number.
     pub messages: u64,
-    /// Bytes of their frames, and of the ends of files.
+    /// Bytes of the log: of frames and the ends of files, or of batches.
     pub bytes: u64,
     /// The longest put, with its flush if it waits for one.
     pub longest: Duration,
@@ -38,8 +39,8 @@ pub struct PutStatistics {
 }
 
 impl PutStatistics {
-    pub(super) fn add(&mut self, messages: usize, bytes: u64, begin: Instant) {
-        let (took, messages) = (begin.elapsed(), messages as u64);
+    fn add(&mut self, messages: u64, bytes: u64, begin: Instant) {
+        let took = begin.elapsed();
         self.messages += messages;
         self.bytes += bytes;
         self.longest = self.longest.max(took);
@@ -48,5 +49,21 @@ impl PutStatistics {
             *count += messages;
         }
         self.meter.add(messages);
+    }
+}
+
+/// The statistics of one writer or several; any thread may count.
+#[derive(Debug, Default)]
+pub struct PutCounter(Mutex<PutStatistics>);
+
+impl PutCounter {
+    /// Counts a put that ends now.
+    pub(crate) fn add(&self, messages: u64, bytes: u64, begin: Instant) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).add(messages, bytes, begin);
+    }
+
+    /// The puts so far. A put counts when it ends.
+    pub fn statistics(&self) -> PutStatistics {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
