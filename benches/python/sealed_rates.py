@@ -135,7 +135,7 @@ def main() -> None:
     random.Random(2).shuffle(found_keys)
     keys = pa.array(found_keys)
     opened_sealed = SealedStore.open(sealed_directory(root))
-    files = opened_sealed.standing(root / "index")
+    files = opened_sealed.unchanged_files(root / "index")
     with IndexService.open(root / "index") as index:
         for asked in (1, 1_000, len(keys)):
             some = keys[:asked]

@@ -8,6 +8,7 @@ use lz4_flex::block::{DecompressError, decompress_into, decompress_into_with_dic
 use twox_hash::XxHash32;
 
 use super::{DecodeError, Output};
+use crate::io::usize_of;
 
 const MAGIC: u32 = 0x184d_2204;
 const SKIPPABLE_MAGIC: u32 = 0x184d_2a50;
@@ -66,7 +67,7 @@ fn frame(input: &mut &[u8], checksum: HeaderChecksum, whole: Content, output: &m
     let magic = take_u32(input)?;
     if magic & !0xf == SKIPPABLE_MAGIC {
         let len = take_u32(input)?;
-        return take(input, usize::try_from(len).unwrap_or(usize::MAX)).map(|_| ());
+        return take(input, usize_of(len)).map(|_| ());
     }
     if magic != MAGIC {
         return Err(fail("it does not begin with the magic of a frame"));
@@ -109,7 +110,7 @@ fn frame(input: &mut &[u8], checksum: HeaderChecksum, whole: Content, output: &m
         if word == 0 {
             break;
         }
-        let len = usize::try_from(word & 0x7fff_ffff).unwrap_or(usize::MAX);
+        let len = usize_of(word & 0x7fff_ffff);
         if len > most {
             return Err(fail("a block is larger than the frame allows"));
         }

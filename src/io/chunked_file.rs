@@ -16,6 +16,7 @@ use std::sync::{Arc, LazyLock};
 use arc_swap::ArcSwap;
 
 use super::remote::url::Options;
+use super::source::usize_of;
 use super::source::{ReadAt, words_by_copy};
 use crate::error::Undecodable;
 
@@ -198,7 +199,7 @@ impl<S: ReadAt> ReadAt for ChunkedFile<S> {
         while !buf.is_empty() {
             let number = at / self.stored.chunks.chunk_len;
             let chunk = self.decoded(number)?;
-            let skip = usize::try_from(at - number * self.stored.chunks.chunk_len).unwrap_or(usize::MAX);
+            let skip = usize_of(at - number * self.stored.chunks.chunk_len);
             let from = chunk.get(skip..).unwrap_or_default();
             let len = from.len().min(buf.len());
             let (Some(from), Some((to, rest))) = (from.get(..len).filter(|_| len > 0), buf.split_at_mut_checked(len))

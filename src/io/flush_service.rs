@@ -53,20 +53,20 @@ pub(crate) enum Schedule {
 /// The messages to and from the thread.
 #[derive(Debug, Default)]
 struct Signal {
-    asked: Mutex<Asked>,
+    requests: Mutex<Requests>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Asked {
+struct Requests {
     stop: bool,
     /// Puts wait for the bytes before this offset.
     end: u64,
 }
 
 impl Signal {
-    fn lock(&self) -> MutexGuard<'_, Asked> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Requests> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -98,11 +98,11 @@ impl FlushService {
 
     /// Waits until everything before `end` is flushed, a flush has failed, or the time is over.
     pub(crate) fn wait(&self, flushed: &impl Flushed, end: u64, timeout: Duration) {
-        let mut asked = self.signal.lock();
-        asked.end = asked.end.max(end);
+        let mut requests = self.signal.lock();
+        requests.end = requests.end.max(end);
         self.signal.changed.notify_all();
-        let waits = |_: &mut Asked| flushed.waits_for(end);
-        drop(self.signal.changed.wait_timeout_while(asked, timeout, waits));
+        let waits = |_: &mut Requests| flushed.waits_for(end);
+        drop(self.signal.changed.wait_timeout_while(requests, timeout, waits));
     }
 }
 
@@ -122,7 +122,7 @@ impl Drop for FlushService {
 fn flush_at_intervals(signal: &Signal, flushed: &dyn Flushed, pace: Pace) {
     let mut thorough = Instant::now();
     loop {
-        let waited = signal.changed.wait_timeout_while(signal.lock(), pace.interval, |asked| !asked.stop);
+        let waited = signal.changed.wait_timeout_while(signal.lock(), pace.interval, |requests| !requests.stop);
         if waited.unwrap_or_else(PoisonError::into_inner).0.stop {
             return;
         }
@@ -137,18 +137,18 @@ fn flush_at_intervals(signal: &Signal, flushed: &dyn Flushed, pace: Pace) {
 }
 
 fn flush_on_demand(signal: &Signal, flushed: &dyn Flushed) {
-    let mut asked = signal.lock();
-    while !asked.stop {
-        let is_asked = flushed.waits_for(asked.end);
+    let mut requests = signal.lock();
+    while !requests.stop {
+        let is_asked = flushed.waits_for(requests.end);
         if is_asked {
-            drop(asked);
+            drop(requests);
             flushed.flush_in_thread();
-            asked = signal.lock();
+            requests = signal.lock();
         }
         // Under the lock, so that no put misses it. Also if another thread has flushed since the request of a put.
         signal.changed.notify_all();
         if !is_asked {
-            asked = signal.changed.wait(asked).unwrap_or_else(PoisonError::into_inner);
+            requests = signal.changed.wait(requests).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }

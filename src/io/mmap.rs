@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use memmap2::Advice;
 use memmap2::{MmapOptions, MmapRaw};
 
+use super::source::usize_of;
 use super::source::{ReadAt, WriteAt};
 
 /// A whole file in the address space, from its first byte to the length it had when it was mapped.
@@ -319,7 +320,7 @@ impl WriteAt for FileMap {
     }
 
     fn flush(&self, offset: u64, len: u64) -> io::Result<()> {
-        let len = usize::try_from(len.min(self.len().saturating_sub(offset))).unwrap_or(usize::MAX);
+        let len = usize_of(len.min(self.len().saturating_sub(offset)));
         self.map.flush_range(self.at(offset, len)?, len)
     }
 }

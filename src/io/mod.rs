@@ -11,8 +11,6 @@
 //! - `plain_file`, `mmap`, `file_source`: [`PlainFile`], [`FileMap`], and [`FileSource`], which is one of the two, or
 //!   a remote file
 //! - [`chunked_file`]: a file that is stored in compressed or encrypted chunks
-//! - `directory_stamp`: a text that changes when a directory or its files change
-//! - `file_identity`: what distinguishes a file from another one that took its name
 //! - `first_failure`: the write or fsync that ends a writer
 //! - `flush_service`: threads that flush a log that is written; `group_commit`: one flush for all puts that wait
 //! - `fork`: the process that a handle belongs to
@@ -21,15 +19,12 @@
 //! - `put_statistics`: counts and durations of puts; `meter`: their rates
 //! - `process_mutex`: a mutex that a forked child need not wait for
 //! - `planned_file`: a file as a plan saw it, and whether a reader has the same one
-//! - [`own_parts`]: the check that a directory that is written has no part elsewhere
 //! - `open_cache`: open files kept from one call to the next
 //! - [`signals`]: handlers of signals that run while a call waits for a remote store
 //! - `window`: a copy of a part of a file
 
 pub mod chunked_file;
-mod directory_stamp;
 pub mod disk;
-mod file_identity;
 mod file_source;
 mod first_failure;
 pub(crate) mod flush_service;
@@ -42,7 +37,6 @@ pub mod location;
 mod meter;
 mod mmap;
 pub(crate) mod open_cache;
-pub mod own_parts;
 mod plain_file;
 mod planned_file;
 mod process_mutex;
@@ -56,8 +50,6 @@ pub mod storage;
 pub mod store_lock;
 mod window;
 
-pub use directory_stamp::directory_stamp;
-pub use file_identity::FileIdentity;
 pub use file_source::{Access, FileSource};
 pub use first_failure::FirstFailure;
 pub(crate) use group_commit::GroupCommit;
@@ -70,5 +62,8 @@ pub use plain_file::PlainFile;
 pub use planned_file::PlannedFile;
 pub(crate) use process_mutex::ProcessMutex;
 pub use put_statistics::{PutCounter, PutStatistics};
+pub(crate) use source::usize_of;
 pub use source::{ReadAt, WriteAt};
+pub use status::FileIdentity;
+pub use storage::directory_stamp;
 pub(crate) use window::Window;

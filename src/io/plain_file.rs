@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 
 use super::disk::{self, write_all_at};
+use super::source::usize_of;
 use super::source::{ReadAt, WriteAt, words_by_copy};
 
 /// A file read and written by position, without a map.
@@ -101,7 +102,7 @@ impl ReadAt for PlainFile {
         // The system reads ahead of a sequential reader, but shortens a request for the whole file.
         let mut buf = vec![0; 1 << 20];
         for at in (0..self.len).step_by(buf.len()) {
-            let len = usize::try_from(self.len - at).unwrap_or(usize::MAX).min(buf.len());
+            let len = usize_of(self.len - at).min(buf.len());
             let Some(part) = buf.get_mut(..len) else { return };
             if self.read_exact_at(part, at).is_err() {
                 return;

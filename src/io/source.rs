@@ -8,6 +8,13 @@
 
 use std::io;
 
+/// Returns a length or an offset as `usize`. Where that has 32 bits, a greater number becomes `usize::MAX`: no buffer is that long, so
+/// reserving or slicing it fails.
+#[inline]
+pub(crate) fn usize_of(number: impl Into<u64>) -> usize {
+    usize::try_from(number.into()).unwrap_or(usize::MAX)
+}
+
 /// Reads at an offset that change nothing and need no shared position.
 pub trait ReadAt: Send + Sync {
     /// Length in bytes. Fixed when a file is opened.

@@ -1,19 +1,22 @@
 //! Listing directories, describing files, and reading and writing small files whole, local and remote.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::io::{ErrorKind, Read as _};
 use std::path::PathBuf;
 
 use bytes::Bytes;
 
-pub use super::location::Entry;
 use super::location::Location;
 use super::regular_file::open_file;
 use super::remote::{self, upload};
 use super::source::ReadAt as _;
-pub use super::status::{Identity, Kind, Status};
-use super::{Access, FileSource, disk};
+use super::source::usize_of;
+use super::{Access, FileIdentity, FileSource, disk};
 use crate::error::{Error, Result};
+
+pub use super::location::Entry;
+pub use super::status::{Identity, Kind, Status};
 
 /// The length of the longest small file: a checkpoint, a table of the broker.
 const MOST_BYTES: u64 = 64 << 20;
@@ -37,7 +40,7 @@ pub fn read_whole(path: &Location, most: u64, directories: &[Location]) -> Resul
         let text = format!("expected at most {most} bytes, found {}", file.len());
         return Err(Error::io(path, std::io::Error::new(ErrorKind::InvalidData, text)));
     }
-    let mut bytes = vec![0; usize::try_from(file.len()).unwrap_or(usize::MAX)];
+    let mut bytes = vec![0; usize_of(file.len())];
     file.read_exact_at(&mut bytes, 0).map_err(|e| Error::io(path, e))?;
     Ok((found, bytes.into()))
 }
@@ -135,7 +138,7 @@ pub fn read_file(path: &Location, first_bytes: Option<u64>) -> Result<Vec<u8>> {
     let most = first_bytes.unwrap_or(MOST_BYTES + 1);
     if path.is_remote() {
         let file = FileSource::open(path, Access::Pread)?;
-        content.resize(usize::try_from(file.len().min(most)).unwrap_or(usize::MAX), 0);
+        content.resize(usize_of(file.len().min(most)), 0);
         file.read_exact_at(&mut content, 0).map_err(|e| Error::io(path, e))?;
     } else {
         open_file(path, false)?.take(most).read_to_end(&mut content).map_err(|e| Error::io(path, e))?;
@@ -145,6 +148,50 @@ pub fn read_file(path: &Location, first_bytes: Option<u64>) -> Result<Vec<u8>> {
         return Err(Error::corrupt(path, MOST_BYTES, expected, "more"));
     }
     Ok(content)
+}
+
+/// Returns a stamp of the names in a directory, wherever links lead, and with `files` of the regular files in it: the identity and
+/// the length of each.
+///
+/// # Errors
+/// An I/O error, with the path. A missing directory has a stamp, too.
+pub fn directory_stamp(directory: &Location, files: bool) -> Result<String> {
+    if directory.is_remote() {
+        return remote_stamp(directory);
+    }
+    let fail = |e| Error::io(directory, e);
+    let found = fs::canonicalize(directory).and_then(|real| Ok((fs::metadata(&real)?, real)));
+    let (own, real) = match found {
+        Ok(found) => found,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok("missing".to_owned()),
+        Err(error) => return Err(fail(error)),
+    };
+    let mut stamp = format!("{} {:?} {:?}", real.display(), FileIdentity::of(&own), own.modified().map_err(fail)?);
+    if files {
+        let mut listed = Vec::new();
+        for entry in fs::read_dir(&real).map_err(fail)? {
+            let entry = entry.map_err(fail)?;
+            // A file that is deleted meanwhile changes the directory.
+            if let Some(file) = fs::metadata(entry.path()).ok().filter(fs::Metadata::is_file) {
+                listed.push((entry.file_name(), FileIdentity::of(&file), file.len()));
+            }
+        }
+        listed.sort_by(|a, b| a.0.cmp(&b.0));
+        let _ = write!(stamp, " {listed:?}");
+    }
+    Ok(stamp)
+}
+
+/// The stamp of a remote directory: names, lengths and identities, which one request returns.
+fn remote_stamp(directory: &Location) -> Result<String> {
+    match list(directory) {
+        Ok(listed) => {
+            let statuses: Vec<_> = listed.iter().map(|entry| (&entry.name, entry.status().ok().flatten())).collect();
+            Ok(format!("{statuses:?}"))
+        }
+        Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok("missing".to_owned()),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 use std::io;
 
 use super::source::ReadAt;
+use super::source::usize_of;
 
 /// A buffer that grew beyond this for one call is given back.
 const KEEP: usize = 16 * 1024 * 1024;
@@ -82,7 +83,7 @@ impl Window {
         if self.buffer.len() > KEEP && len <= size {
             self.buffer = Vec::new();
         }
-        let wanted = usize::try_from(available).unwrap_or(usize::MAX).min(len.max(size));
+        let wanted = usize_of(available).min(len.max(size));
         if self.buffer.len() < wanted {
             self.buffer = vec![0; wanted];
         }

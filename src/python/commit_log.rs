@@ -12,7 +12,7 @@ use super::checkpoint::PyStoreCheckpoint;
 use super::convert::{self, ArrowBatch, ArrowSchema};
 use super::handle::Closable;
 use super::messages::PyMessageFilter;
-use super::{integer, location};
+use super::{integer, location, time};
 use crate::error::Result;
 use crate::io::remote::Objects;
 use crate::io::{FileSource, Location, storage};
@@ -22,10 +22,10 @@ use crate::rocketmq::commit_log::frame::Versions;
 use crate::rocketmq::commit_log::{AtDamage, Bodies, CommitLog, Message, MessageReader, Options, ScanOptions, Start};
 use crate::rocketmq::offset_files::{self, Gap};
 use crate::rocketmq::release::Release;
-use crate::rocketmq::{file_name, store};
+use crate::rocketmq::{candidates, file_name, store};
 use crate::time_range::TimeRange;
 
-register! { class PyCommitLog, PyMessageReader; fn commit_log_directories, message_schema, _open_commit_log }
+register! { class PyCommitLog, PyMessageReader; fn commit_log_directories, judge_candidates, message_schema, _open_commit_log }
 
 /// The most bytes that one row of an Arrow column can have, with a margin.
 const MOST_BODY_BYTES: i64 = 2_000_000_000;
@@ -133,6 +133,37 @@ fn commit_log_directories(#[pyo3(from_py_with = location::paths)] path: Location
 #[pyfunction]
 fn message_schema() -> ArrowSchema {
     ArrowSchema(columns::schema(&Column::ALL))
+}
+
+/// Return for each offset what its message is to a key.
+///
+/// Args:
+///     log: The log.
+///     phy_offsets: Offsets in the log.
+///     topic: The requested topic.
+///     key: The requested key; "T#" and the tags of a message count as one of its keys.
+///     begin: First store time, inclusive.
+///     end: Last store time, inclusive.
+///
+/// Returns:
+///     "match", "out-of-range", "other-key" or "other-topic" (with the same hash), "stale-entry" (no key of the message has
+///     the hash); where no message begins "expired", "cut-off", "missing-file", "beyond-log" or "damaged".
+///
+/// Raises:
+///     OSError: An I/O error.
+#[pyfunction]
+#[pyo3(signature = (log, phy_offsets, topic, key, *, begin=None, end=None))]
+fn judge_candidates(
+    py: Python<'_>,
+    log: &PyCommitLog,
+    phy_offsets: Vec<i64>,
+    topic: &str,
+    key: &str,
+    begin: Option<&Bound<'_, PyAny>>,
+    end: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Vec<&'static str>> {
+    let (log, times) = (log.inner()?, time::time_range(begin, end)?);
+    Ok(py.detach(|| candidates::judge(&log, &phy_offsets, topic, key, times))?)
 }
 
 /// A range of the log, and why it cannot be read.

@@ -20,8 +20,8 @@ use crate::hash_index::{
 };
 use crate::io::Location;
 use crate::report::Report;
-use crate::rocketmq::broker_lock::refuse_running_broker;
 use crate::rocketmq::release::Release;
+use crate::rocketmq::store_parts::refuse_running_broker;
 use crate::time_range::TimeRange;
 use crate::time_text::TimeText;
 

@@ -14,12 +14,10 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyMapping, PyString, PyType};
 use pyo3_arrow::error::PyArrowError;
 use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader};
 
-use super::commit_log::PyCommitLog;
 use super::convert::{ArrowBatch, arrow_array};
 use super::integer::integer;
 use super::time::time_column;
 use super::{integer, time};
-use crate::rocketmq::candidates;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::properties::{KEYS, TAGS, UNIQ_KEY};
 use crate::rocketmq::commit_log::write::{GivenMessage, Host, message_frame};
@@ -28,7 +26,7 @@ use crate::rocketmq::consume_queue::DelayLevels;
 
 register! {
     class PyMessageFilter;
-    fn stored_message, frame_of, message_batch, delay_levels_ms, judge_candidates, message_lists
+    fn stored_message, frame_of, message_batch, delay_levels_ms, message_lists
 }
 
 /// Return the message of a whole frame of a log, with its body as it is stored.
@@ -361,37 +359,6 @@ impl PyMessageFilter {
         };
         Ok(Self { filter: Arc::new(filter) })
     }
-}
-
-/// Return for each offset what its message is to a key.
-///
-/// Args:
-///     log: The log.
-///     phy_offsets: Offsets in the log.
-///     topic: The requested topic.
-///     key: The requested key; "T#" and the tags of a message count as one of its keys.
-///     begin: First store time, inclusive.
-///     end: Last store time, inclusive.
-///
-/// Returns:
-///     "match", "out-of-range", "other-key" or "other-topic" (with the same hash), "stale-entry" (no key of the message has
-///     the hash); where no message begins "expired", "cut-off", "missing-file", "beyond-log" or "damaged".
-///
-/// Raises:
-///     OSError: An I/O error.
-#[pyfunction]
-#[pyo3(signature = (log, phy_offsets, topic, key, *, begin=None, end=None))]
-fn judge_candidates(
-    py: Python<'_>,
-    log: &PyCommitLog,
-    phy_offsets: Vec<i64>,
-    topic: &str,
-    key: &str,
-    begin: Option<&Bound<'_, PyAny>>,
-    end: Option<&Bound<'_, PyAny>>,
-) -> PyResult<Vec<&'static str>> {
-    let (log, times) = (log.inner()?, time::time_range(begin, end)?);
-    Ok(py.detach(|| candidates::judge(&log, &phy_offsets, topic, key, times))?)
 }
 
 /// Return rows of a batch of messages as one Python list for each column: times in ms, properties as dicts.

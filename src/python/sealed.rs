@@ -29,7 +29,7 @@ use crate::io::fork::Generation;
 use crate::kafka::Segment;
 use crate::kafka::seal::{self as kafka, Offsets, Partition, SealedLogs, SegmentSource};
 use crate::report::Report;
-use crate::rocketmq::seal::{self as rocketmq, IndexSource, SealedStore, Standing};
+use crate::rocketmq::seal::{self as rocketmq, IndexSource, SealedStore, UnchangedFiles};
 
 register! {
     class PySealing, PySealSource, PyPackedRows, PySealedStore, PySealedFiles, PySealedLogs;
@@ -324,7 +324,7 @@ fn unpack_rows(batch: &RecordBatch, ranges: &mut BTreeMap<i32, Vec<Row>>) -> PyR
 #[pyclass(name = "SealedFiles", module = "logdex._core", frozen, eq)]
 #[derive(PartialEq)]
 pub(super) struct PySealedFiles {
-    pub(super) standing: Standing,
+    pub(super) unchanged: UnchangedFiles,
 }
 
 #[pymethods]
@@ -332,25 +332,25 @@ impl PySealedFiles {
     /// Names of the index files.
     #[getter]
     fn names(&self) -> Vec<String> {
-        self.standing.names.clone()
+        self.unchanged.names.clone()
     }
 
     /// Offsets of the first and of the last message of each file that holds entries.
     #[getter]
     fn spans(&self) -> Vec<(i64, i64)> {
-        self.standing.spans.clone()
+        self.unchanged.spans.clone()
     }
 
     /// Ranges of the log between these files, in which no message lacks an entry.
     #[getter]
-    fn joints(&self) -> Vec<(i64, i64)> {
-        self.standing.joints.clone()
+    fn complete_ranges(&self) -> Vec<(i64, i64)> {
+        self.unchanged.complete_ranges.clone()
     }
 
     /// Entries of these files.
     #[getter]
     fn entries(&self) -> u64 {
-        self.standing.entries
+        self.unchanged.entries
     }
 }
 
@@ -406,8 +406,8 @@ impl PySealedStore {
     ///
     /// Raises:
     ///     OSError: An I/O error.
-    fn standing(&self, py: Python<'_>, index: Location) -> PyResult<PySealedFiles> {
-        Ok(PySealedFiles { standing: py.detach(|| self.store.standing(&index))? })
+    fn unchanged_files(&self, py: Python<'_>, index: Location) -> PyResult<PySealedFiles> {
+        Ok(PySealedFiles { unchanged: py.detach(|| self.store.unchanged_files(&index))? })
     }
 
     /// Find the candidates of keys.
@@ -443,7 +443,7 @@ impl PySealedStore {
                 None => hashes.values().to_vec(),
                 Some(_) => hashes.iter().map(|hash| hash.unwrap_or(-1)).collect(),
             };
-            self.store.select(&files.standing, &hashes, range)
+            self.store.select(&files.unchanged, &hashes, range)
         })?;
         Ok(ArrowArray(Arc::new(found.into_list_array(keys.nulls().cloned()))))
     }

@@ -7,7 +7,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
 use crate::io::Location;
-use crate::io::{disk, own_parts, regular_file, storage};
+use crate::io::{disk, regular_file, storage};
 use crate::rocketmq::store_parts;
 
 register! { fn read_file, replace_file, directory_stamp, sync_file, make_directory, sync_directory, check_own_parts }
@@ -95,6 +95,6 @@ fn sync_directory(py: Python<'_>, directory: PathBuf) -> PyResult<()> {
 fn check_own_parts(py: Python<'_>, directory: PathBuf, levels: Option<usize>) -> PyResult<()> {
     Ok(py.detach(|| match levels {
         None => store_parts::check_parts(&directory),
-        Some(levels) => own_parts::check_directory(&directory, levels),
+        Some(levels) => regular_file::check_directory(&directory, levels),
     })?)
 }

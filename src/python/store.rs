@@ -29,7 +29,7 @@ use crate::hash_index::{KeyColumn, Keys, Topics, key_hash};
 use crate::io::Location;
 use crate::java_text::decode_utf8;
 use crate::report::{Finding, Report};
-use crate::rocketmq::candidates::{Checks, Question, VerifiedMessages};
+use crate::rocketmq::candidates::{Checks, KeyQuery, VerifiedMessages};
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::store::{
     BatchQuery, Found, FoundBatches, KeyView, MessageStream, PageQuery, Policy, Query, Range, ReadOptions, ScanChoice,
@@ -364,8 +364,8 @@ impl PyStore {
         let times = time::time_range(begin, end)?;
         let hash = key_hash(&[topic, "#", key].concat());
         let asked = self.with(py, |store| store.index().ask_sealed(hash, times))?;
-        Ok(asked.map(|SealedAnswer { directory, standing, offsets }| {
-            (directory, PySealedFiles { standing: standing.as_ref().clone() }, offsets)
+        Ok(asked.map(|SealedAnswer { directory, unchanged, offsets }| {
+            (directory, PySealedFiles { unchanged: unchanged.as_ref().clone() }, offsets)
         }))
     }
 
@@ -498,8 +498,8 @@ impl PyFoundMessages {
             first_row: None,
             body_budget: None,
         };
-        let question = Question { topic: None, key: None, candidates };
-        let messages = VerifiedMessages::new(Arc::clone(&self.0.log), vec![question], checks)?;
+        let key_query = KeyQuery { topic: None, key: None, candidates };
+        let messages = VerifiedMessages::new(Arc::clone(&self.0.log), vec![key_query], checks)?;
         Ok(PyMessagesAt(BatchStream::new(messages)))
     }
 }

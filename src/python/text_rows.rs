@@ -7,7 +7,7 @@ use pyo3_arrow::{PyRecordBatch, PySchema};
 
 use super::convert;
 
-use crate::arrow::{text_lines as lines, text_rows};
+use crate::arrow::text_rows;
 use crate::time_text as times;
 
 register! { fn json_lines, text_lines, csv_names, csv_lines, distinct, time_text, parse_time }
@@ -28,7 +28,7 @@ fn json_lines(py: Python<'_>, batch: PyRecordBatch, write: Py<PyAny>) -> PyResul
 #[pyfunction]
 fn text_lines(py: Python<'_>, batch: PyRecordBatch, write: Py<PyAny>) -> PyResult<()> {
     let batch = batch.into_inner();
-    py.detach(|| lines::text_lines(&batch, |piece| Python::attach(|py| write.call1(py, (piece,)).map(drop))))
+    py.detach(|| text_rows::text_lines(&batch, |piece| Python::attach(|py| write.call1(py, (piece,)).map(drop))))
 }
 
 /// Return the line of names of a CSV file.

@@ -13,7 +13,7 @@ use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 
 use super::commit_log::columns::Column;
 use super::commit_log::frame::Frame;
-use super::commit_log::{BatchBuilder, Bodies, CommitLog, Gather, KeptFrames};
+use super::commit_log::{BatchBuilder, Bodies, CommitLog, FrameCollector, KeptFrames};
 use super::index_entries::KeyTexts;
 use crate::error::{Error, Result};
 use crate::hash_index::key_hash;
@@ -27,7 +27,7 @@ const ROWS: usize = 64;
 
 /// One key that is searched for, and where it may be.
 #[derive(Clone, Debug, Default)]
-pub struct Question {
+pub struct KeyQuery {
     /// The topic; `None`: any.
     pub topic: Option<String>,
     /// The key; `None`: every message at the offsets, each of which must be there.
@@ -41,7 +41,7 @@ pub struct Question {
 pub struct Checks {
     /// Range of store times.
     pub times: TimeRange,
-    /// The most messages of one question; `None`: all.
+    /// The most messages of one query; `None`: all.
     pub max_num: Option<usize>,
     /// True if `T#` and the tags of a message count as one of its keys.
     pub tags: bool,
@@ -51,7 +51,7 @@ pub struct Checks {
     pub batch_size: usize,
     /// Bytes of bodies after which the answer has no more: the later rows have null instead. `None`: all bodies.
     pub body_budget: Option<usize>,
-    /// Number of the first question. If it is set, the answer begins with a column `query_row`.
+    /// Number of the first query. If it is set, the answer begins with a column `query_row`.
     pub first_row: Option<i64>,
 }
 
@@ -66,17 +66,17 @@ pub struct Counts {
     pub without_body: u64,
 }
 
-/// Returns the messages that carry the keys, in the order of the questions. Each question has its newest message first and each
+/// Returns the messages that carry the keys, in the order of the queries. Each query has its newest message first and each
 /// message once.
 pub struct VerifiedMessages {
     log: Arc<CommitLog>,
     checks: Checks,
-    questions: VecDeque<(i64, Question)>,
-    /// Messages of the first question found so far.
+    queries: VecDeque<(i64, KeyQuery)>,
+    /// Messages of the first query found so far.
     found: usize,
     /// The most candidates of a block.
     most_pairs: usize,
-    /// The frames of the block, and those that are not in a batch yet: place and number of the question.
+    /// The frames of the block, and those that are not in a batch yet: place and number of the query.
     frames: KeptFrames,
     chosen: VecDeque<(usize, i64)>,
     builder: BatchBuilder,
@@ -92,15 +92,15 @@ pub struct VerifiedMessages {
 
 impl std::fmt::Debug for VerifiedMessages {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("VerifiedMessages").field("questions", &self.questions.len()).finish_non_exhaustive()
+        f.debug_struct("VerifiedMessages").field("queries", &self.queries.len()).finish_non_exhaustive()
     }
 }
 
 /// A candidate that is read with others.
 #[derive(Clone, Copy, Debug)]
 struct Pair {
-    /// Number of the question among those of the block.
-    question: usize,
+    /// Number of the query among those of the block.
+    query: usize,
     /// Number of the offset in the block.
     place: usize,
     verdict: Verdict,
@@ -122,9 +122,9 @@ enum Verdict {
 /// A block of candidates that are read together.
 #[derive(Debug, Default)]
 struct Block {
-    questions: Vec<(i64, Question)>,
+    queries: Vec<(i64, KeyQuery)>,
     pairs: Vec<(usize, i64)>,
-    /// True if the last question has more candidates.
+    /// True if the last query has more candidates.
     unfinished: bool,
 }
 
@@ -141,11 +141,11 @@ pub fn offsets_within(mut candidates: Vec<i64>, ranges: &[(i64, i64)]) -> Vec<Ve
 }
 
 impl VerifiedMessages {
-    /// Prepare to check the candidates of the questions.
+    /// Prepare to check the candidates of the queries.
     ///
     /// # Errors
     /// `InvalidArgument` when `batch_size` is 0.
-    pub fn new(log: Arc<CommitLog>, questions: Vec<Question>, checks: Checks) -> Result<Self> {
+    pub fn new(log: Arc<CommitLog>, queries: Vec<KeyQuery>, checks: Checks) -> Result<Self> {
         if checks.batch_size == 0 {
             return Err(Error::InvalidArgument("batch_size: expected 1 or more, got 0".to_owned()));
         }
@@ -160,16 +160,16 @@ impl VerifiedMessages {
             schema =
                 Arc::new(Schema::new(std::iter::once(row).chain(schema.fields().iter().cloned()).collect::<Vec<_>>()));
         }
-        let asked = questions.into_iter().zip(checks.first_row.unwrap_or(0)..).map(|(mut question, row)| {
-            question.candidates.sort_unstable();
-            question.candidates.dedup();
-            (row, question)
+        let asked = queries.into_iter().zip(checks.first_row.unwrap_or(0)..).map(|(mut query, row)| {
+            query.candidates.sort_unstable();
+            query.candidates.dedup();
+            (row, query)
         });
-        let questions = asked.filter(|(_, question)| !question.candidates.is_empty()).collect();
+        let queries = asked.filter(|(_, query)| !query.candidates.is_empty()).collect();
         Ok(Self {
             log,
             checks,
-            questions,
+            queries,
             found: 0,
             most_pairs: BLOCK,
             frames: KeptFrames::default(),
@@ -198,18 +198,18 @@ impl VerifiedMessages {
     /// Returns the next batch; `None` at the end and after an error.
     ///
     /// # Errors
-    /// An I/O error, with the path; `Corrupt` where a message of a question without a key is gone.
+    /// An I/O error, with the path; `Corrupt` where a message of a query without a key is gone.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         while !self.failed {
             if let Some(batch) = self.build() {
                 return Ok(Some(batch));
             }
-            if self.questions.is_empty() {
+            if self.queries.is_empty() {
                 break;
             }
             if let Err(error) = self.read_block() {
                 self.failed = true;
-                self.questions.clear();
+                self.queries.clear();
                 return Err(error);
             }
         }
@@ -219,28 +219,28 @@ impl VerifiedMessages {
     fn next_block(&mut self) -> Block {
         let mut block = Block::default();
         while block.pairs.len() < self.most_pairs && !block.unfinished {
-            let Some((row, mut question)) = self.questions.pop_front() else { break };
-            let before = if block.questions.is_empty() { self.found } else { 0 };
-            // If a question has a limit, each step reads only a few more candidates than the limit.
+            let Some((row, mut query)) = self.queries.pop_front() else { break };
+            let before = if block.queries.is_empty() { self.found } else { 0 };
+            // If a query has a limit, each step reads only a few more candidates than the limit.
             let wanted = self.checks.max_num.map_or(BLOCK, |most| (2 * (most.saturating_sub(before) + 1)).max(16));
-            let most = wanted.min(self.most_pairs - block.pairs.len()).min(question.candidates.len());
-            let newest = question.candidates.split_off(question.candidates.len() - most);
-            let number = block.questions.len();
+            let most = wanted.min(self.most_pairs - block.pairs.len()).min(query.candidates.len());
+            let newest = query.candidates.split_off(query.candidates.len() - most);
+            let number = block.queries.len();
             block.pairs.extend(newest.into_iter().rev().map(|offset| (number, offset)));
-            block.unfinished = !question.candidates.is_empty();
-            block.questions.push((row, question));
+            block.unfinished = !query.candidates.is_empty();
+            block.queries.push((row, query));
         }
         block
     }
 
-    /// Returns the candidates of a block to the questions.
+    /// Returns the candidates of a block to the queries.
     fn put_back(&mut self, mut block: Block) {
         for (number, offset) in block.pairs.into_iter().rev() {
-            if let Some((_, question)) = block.questions.get_mut(number) {
-                question.candidates.push(offset);
+            if let Some((_, query)) = block.queries.get_mut(number) {
+                query.candidates.push(offset);
             }
         }
-        block.questions.into_iter().rev().for_each(|question| self.questions.push_front(question));
+        block.queries.into_iter().rev().for_each(|query| self.queries.push_front(query));
     }
 
     /// Reads the next candidates and chooses the messages of the answer.
@@ -250,26 +250,26 @@ impl VerifiedMessages {
         offsets.sort_unstable();
         offsets.dedup();
         let mut pairs: Vec<Pair> = Vec::with_capacity(block.pairs.len());
-        for (question, offset) in &block.pairs {
+        for (query, offset) in &block.pairs {
             let place = offsets.binary_search(offset).unwrap_or_default();
-            pairs.push(Pair { question: *question, place, verdict: Verdict::Missing });
+            pairs.push(Pair { query: *query, place, verdict: Verdict::Missing });
         }
         let mut order: Vec<usize> = (0..pairs.len()).collect();
         order.sort_by_key(|number| pairs.get(*number).map(|pair| pair.place));
         let log = Arc::clone(&self.log);
-        let mut gather = Gather::new(&log)?;
+        let mut collector = FrameCollector::new(&log)?;
         let (mut next, mut gone) = (0, None);
-        let read = gather.read(&offsets, |place, frame| {
+        let read = collector.read(&offsets, |place, frame| {
             let mut is_wanted = false;
             while let Some(pair) =
                 order.get(next).and_then(|number| pairs.get_mut(*number)).filter(|p| p.place == place)
             {
-                match (&frame, block.questions.get(pair.question)) {
-                    (Some(frame), Some((_, question))) => {
-                        pair.verdict = self.checks.judge(question, frame);
+                match (&frame, block.queries.get(pair.query)) {
+                    (Some(frame), Some((_, query))) => {
+                        pair.verdict = self.checks.judge(query, frame);
                         is_wanted |= pair.verdict == Verdict::Found;
                     }
-                    (None, Some((_, question))) if question.key.is_none() => gone = offsets.get(place).copied(),
+                    (None, Some((_, query))) if query.key.is_none() => gone = offsets.get(place).copied(),
                     _ => {}
                 }
                 next += 1;
@@ -290,15 +290,15 @@ impl VerifiedMessages {
             self.put_back(block);
             return Ok(());
         }
-        self.frames = gather.into_frames();
+        self.frames = collector.into_frames();
         self.choose(&block, &pairs);
         if block.unfinished
-            && let Some((row, question)) = block.questions.pop()
+            && let Some((row, query)) = block.queries.pop()
         {
             if self.checks.max_num.is_some_and(|most| self.found > most) {
                 self.found = 0;
             } else {
-                self.questions.push_front((row, question));
+                self.queries.push_front((row, query));
             }
         } else {
             self.found = 0;
@@ -310,8 +310,8 @@ impl VerifiedMessages {
     fn choose(&mut self, block: &Block, pairs: &[Pair]) {
         let mut last = 0;
         for (number, pair) in pairs.iter().enumerate() {
-            if pair.question != last {
-                (last, self.found) = (pair.question, 0);
+            if pair.query != last {
+                (last, self.found) = (pair.query, 0);
             }
             if self.checks.max_num.is_some_and(|most| self.found > most) {
                 continue;
@@ -325,7 +325,7 @@ impl VerifiedMessages {
                     if self.checks.max_num.is_some_and(|most| self.found > most) {
                         self.counts.truncated = true;
                     } else if let (Some(_), Some((row_number, _))) =
-                        (self.frames.row(pair.place), block.questions.get(pair.question))
+                        (self.frames.row(pair.place), block.queries.get(pair.query))
                     {
                         self.chosen.push_back((pair.place, *row_number));
                     }
@@ -396,13 +396,13 @@ fn with_columns(batch: &RecordBatch, schema: &SchemaRef) -> RecordBatch {
 }
 
 impl Checks {
-    fn judge(&self, question: &Question, frame: &Frame<'_>) -> Verdict {
-        let Some(key) = &question.key else { return Verdict::Found };
+    fn judge(&self, query: &KeyQuery, frame: &Frame<'_>) -> Verdict {
+        let Some(key) = &query.key else { return Verdict::Found };
         let time = frame.store_timestamp();
         if !self.times.meets(time, time) {
             return Verdict::Nothing;
         }
-        let is_topic = question.topic.as_ref().is_none_or(|topic| decode_utf8(frame.topic()) == topic.as_str());
+        let is_topic = query.topic.as_ref().is_none_or(|topic| decode_utf8(frame.topic()) == topic.as_str());
         if is_topic && KeyTexts::of_properties(frame.properties()).carries(key, self.tags) {
             Verdict::Found
         } else {
@@ -411,7 +411,7 @@ impl Checks {
     }
 }
 
-/// Returns the frames of the newest messages that carry the key of a question, as the log holds them, in its order.
+/// Returns the frames of the newest messages that carry the key of a query, as the log holds them, in its order.
 ///
 /// At most `max_num` messages and `max_bytes` bytes are returned.
 ///
@@ -419,22 +419,22 @@ impl Checks {
 /// An I/O error, with the path.
 pub fn frames_with_key(
     log: &CommitLog,
-    mut question: Question,
+    mut query: KeyQuery,
     checks: &Checks,
     max_num: usize,
     max_bytes: usize,
 ) -> Result<Vec<u8>> {
-    let mut candidates = std::mem::take(&mut question.candidates);
+    let mut candidates = std::mem::take(&mut query.candidates);
     candidates.sort_unstable();
     candidates.dedup();
-    let mut gather = Gather::new(log)?;
+    let mut collector = FrameCollector::new(log)?;
     let (mut found, mut bytes) = (Vec::<Vec<u8>>::new(), 0);
     for offset in candidates.into_iter().rev() {
         if found.len() == max_num {
             break;
         }
-        gather.read(&[offset], |_, frame| {
-            if let Some(frame) = frame.filter(|frame| checks.judge(&question, frame) == Verdict::Found) {
+        collector.read(&[offset], |_, frame| {
+            if let Some(frame) = frame.filter(|frame| checks.judge(&query, frame) == Verdict::Found) {
                 found.push(frame.into_parts().0.to_vec());
             }
             false
@@ -466,7 +466,7 @@ pub fn judge(log: &CommitLog, offsets: &[i64], topic: &str, key: &str, times: Ti
     rising.sort_unstable();
     rising.dedup();
     let mut verdicts = vec![None; rising.len()];
-    Gather::new(log)?.read(&rising, |number, frame| {
+    FrameCollector::new(log)?.read(&rising, |number, frame| {
         if let (Some(frame), Some(verdict)) = (frame, verdicts.get_mut(number)) {
             let texts = KeyTexts::of_properties(frame.properties());
             let (stored, time) = (decode_utf8(frame.topic()), frame.store_timestamp());

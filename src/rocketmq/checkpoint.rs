@@ -17,6 +17,7 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::io::Location;
 use crate::io::regular_file::open_file;
+use crate::io::usize_of;
 use crate::io::{Access, FileSource, ReadAt, WriteAt};
 
 /// Bytes of the file.
@@ -78,7 +79,7 @@ impl StoreCheckpoint {
     fn read(path: &Location, file: FileSource, writable: bool) -> Result<Self> {
         let fail = |e| Error::io(path, e);
         let mut bytes = [0u8; 24];
-        let there = usize::try_from(file.len()).unwrap_or(usize::MAX).min(bytes.len());
+        let there = usize_of(file.len()).min(bytes.len());
         file.read_exact_at(bytes.get_mut(..there).unwrap_or_default(), 0).map_err(fail)?;
         let mut fields = bytes.as_chunks::<8>().0.iter().map(|field| i64::from_be_bytes(*field));
         let mut next = || fields.next().unwrap_or_default();

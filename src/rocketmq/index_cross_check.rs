@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 
-use super::commit_log::{CommitLog, Gather};
+use super::commit_log::{CommitLog, FrameCollector};
 use super::index_entries::{KeyTexts, for_each_key, is_indexed};
 use crate::arrow::input_columns::{integers, null};
 use crate::error::Result;
@@ -207,7 +207,7 @@ impl IndexCrossCheck {
         offsets.dedup();
         let mut wrong = Vec::new();
         let mut leads = left.into_iter().peekable();
-        Gather::new(log)?.read(&offsets, |number, frame| {
+        FrameCollector::new(log)?.read(&offsets, |number, frame| {
             let found = frame.as_ref().filter(|frame| is_indexed(frame.sys_flag()));
             let message = found.map(|f| (decode_utf8(f.topic()), KeyTexts::of_properties(f.properties())));
             while let Some(lead) = leads.next_if(|lead| offsets.get(number) == Some(&lead.phy_offset)) {

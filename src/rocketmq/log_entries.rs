@@ -109,7 +109,7 @@ impl LogEntryReader {
                 continue;
             };
             self.starts.push(place.phy_offset);
-            self.reached = place.phy_offset.saturating_add(u64::try_from(frame.store_size()).unwrap_or(0));
+            self.reached = place.phy_offset.saturating_add(frame.total());
             let texts = KeyTexts::of_properties(frame.properties());
             if texts.has_tags() && self.read.tags.is_none() {
                 self.read.tags =

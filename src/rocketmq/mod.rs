@@ -1,7 +1,6 @@
 //! The parts of a RocketMQ store other than the index files: the commit log, the consume queues, the checkpoint, and the rules
 //! that turn a message into index entries.
 
-pub mod broker_lock;
 pub mod candidates;
 pub mod checkpoint;
 pub mod commit_log;

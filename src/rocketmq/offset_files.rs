@@ -268,27 +268,27 @@ fn none_before(missing: u64, next: u64) -> String {
 #[derive(Debug, Default)]
 pub(super) struct GapsAhead {
     gaps: Vec<Gap>,
-    told: usize,
+    reported: usize,
 }
 
 impl GapsAhead {
     /// Takes the gaps that overlap a range of offsets.
     pub(super) fn within(gaps: Vec<Gap>, begin: u64, end: u64) -> Self {
         let gaps = gaps.into_iter().filter(|gap| gap.begin < end && begin < gap.end).collect();
-        Self { gaps, told: 0 }
+        Self { gaps, reported: 0 }
     }
 
     /// Reports the gaps before this offset that were not reported yet.
-    pub(super) fn tell(&mut self, before: u64, report: &mut Report) {
-        while let Some(gap) = self.gaps.get(self.told).filter(|gap| gap.end <= before) {
+    pub(super) fn report(&mut self, before: u64, report: &mut Report) {
+        while let Some(gap) = self.gaps.get(self.reported).filter(|gap| gap.end <= before) {
             report.findings.push(gap.finding());
-            self.told += 1;
+            self.reported += 1;
         }
     }
 
     /// Starts again with the first gap.
     pub(super) fn restart(&mut self) {
-        self.told = 0;
+        self.reported = 0;
     }
 }
 

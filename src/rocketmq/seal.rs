@@ -294,13 +294,13 @@ pub struct SealedStore {
 
 /// The index files of a store that a sealed index stands for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct UnchangedFiles {
     /// Names of the files whose entries it has.
     pub names: Vec<String>,
     /// The offsets of the first and the last message of each.
     pub spans: Vec<(i64, i64)>,
     /// Ranges between them in which no message lacks an entry, the ends excluded.
-    pub joints: Vec<(i64, i64)>,
+    pub complete_ranges: Vec<(i64, i64)>,
     /// True if all rows belong to these files.
     pub is_all: bool,
     /// Entries of these files.
@@ -355,8 +355,8 @@ impl SealedStore {
     ///
     /// # Errors
     /// The system's error, with the path.
-    pub fn standing(&self, index: &Location) -> Result<Standing> {
-        let mut standing = Standing { is_all: true, ..Standing::default() };
+    pub fn unchanged_files(&self, index: &Location) -> Result<UnchangedFiles> {
+        let mut unchanged = UnchangedFiles { is_all: true, ..UnchangedFiles::default() };
         let listed = match storage::list(index) {
             Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             listed => listed?,
@@ -377,24 +377,24 @@ impl SealedStore {
             let span = (file.first_offset.unwrap_or(0), file.last_offset.unwrap_or(-1));
             is_valid &= entries == 0 || (0 <= span.0 && span.0 <= span.1 && span.1 < i64::MAX);
             if !is_valid {
-                standing.is_all &= entries == 0;
+                unchanged.is_all &= entries == 0;
                 continue;
             }
-            standing.names.push(name.to_owned());
-            standing.entries = standing.entries.saturating_add(entries.unsigned_abs());
+            unchanged.names.push(name.to_owned());
+            unchanged.entries = unchanged.entries.saturating_add(entries.unsigned_abs());
             if entries > 0 {
-                standing.spans.push(span);
+                unchanged.spans.push(span);
             }
         }
         let joints = self.catalog.notes.get(JOINTS).map_or("", String::as_str).split(' ');
         for (place, begin, end) in joints.filter_map(joint) {
-            let follows = place == "s" || standing.spans.iter().any(|(_, last)| *last == begin);
-            let precedes = place == "e" || standing.spans.iter().any(|(first, _)| end.checked_sub(1) == Some(*first));
+            let follows = place == "s" || unchanged.spans.iter().any(|(_, last)| *last == begin);
+            let precedes = place == "e" || unchanged.spans.iter().any(|(first, _)| end.checked_sub(1) == Some(*first));
             if follows && precedes {
-                standing.joints.push((begin, end));
+                unchanged.complete_ranges.push((begin, end));
             }
         }
-        Ok(standing)
+        Ok(unchanged)
     }
 
     /// Sets the end of a log, as long as its last file has not changed since the store was sealed.
@@ -439,12 +439,12 @@ impl SealedStore {
     ///
     /// # Errors
     /// `Corrupt` if a file of the sealed index is damaged; an I/O error, with the path.
-    pub fn select(&self, standing: &Standing, hashes: &[i32], times: TimeRange) -> Result<Hits> {
+    pub fn select(&self, unchanged: &UnchangedFiles, hashes: &[i32], times: TimeRange) -> Result<Hits> {
         self.keys.offsets(hashes, !times.is_all(), |row| {
             // Times of an index file are in whole seconds.
             let is_in_time =
                 times.is_all() || row.time == NO_TIME || times.meets(row.time, row.time.saturating_add(999));
-            is_in_time && standing.has(row.offset)
+            is_in_time && unchanged.has(row.offset)
         })
     }
 
@@ -452,12 +452,12 @@ impl SealedStore {
     ///
     /// # Errors
     /// The system's error, with the path. Damage is a finding.
-    pub fn verify(&self, standing: &Standing, log: &Arc<CommitLog>, index: &[Arc<IndexFile>]) -> Result<Report> {
+    pub fn verify(&self, unchanged: &UnchangedFiles, log: &Arc<CommitLog>, index: &[Arc<IndexFile>]) -> Result<Report> {
         let catalog_path = self.directory.join(place::CATALOG);
         let mut expected = Rows::new(&std::env::temp_dir());
         // The rows of a message at the end of a file may be those of the file next to it.
-        let inner = |offset: i64| standing.is_all || standing.spans.iter().any(|(a, b)| *a < offset && offset < *b);
-        for file in index.iter().filter(|file| standing.is_of(file.path())) {
+        let inner = |offset: i64| unchanged.is_all || unchanged.spans.iter().any(|(a, b)| *a < offset && offset < *b);
+        for file in index.iter().filter(|file| unchanged.is_of(file.path())) {
             let source = IndexSource { log: Arc::clone(log), file: Arc::clone(file) };
             for rows in source.rows(Times::OfLog, 1..u32::MAX)? {
                 let rows: Vec<Row> = rows?.into_iter().filter(|row| inner(row.offset)).collect();
@@ -469,7 +469,7 @@ impl SealedStore {
     }
 }
 
-impl Standing {
+impl UnchangedFiles {
     fn has(&self, offset: i64) -> bool {
         self.is_all || self.spans.iter().any(|(first, last)| (*first..=*last).contains(&offset))
     }

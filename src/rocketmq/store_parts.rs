@@ -1,9 +1,11 @@
-//! The parts of a store that a writer opens.
+//! The parts of a store that a writer opens, and the lock of a broker that runs on it.
 
 use std::path::Path;
 
 use crate::error::Result;
-use crate::io::own_parts::check_part;
+use crate::io::disk::absolute;
+use crate::io::regular_file::check_part;
+use crate::io::store_lock::refuse_other_holder;
 
 /// Each part with the number of directories from it down to its files.
 const PARTS: [(&str, usize); 9] = [
@@ -26,4 +28,16 @@ const PARTS: [(&str, usize); 9] = [
 /// The path of the first one, as an I/O error; an I/O error.
 pub fn check_parts(root: &Path) -> Result<()> {
     PARTS.iter().try_for_each(|(name, levels)| check_part(&root.join(name), *levels))
+}
+
+/// Checks that no broker runs on the store that an index file belongs to: one with a commit log two levels above the file.
+///
+/// # Errors
+/// `Locked` if a broker runs or another process writes the store; an I/O error, with the path.
+pub fn refuse_running_broker(index_file: &Path) -> Result<()> {
+    let index_file = absolute(index_file)?;
+    match index_file.parent().and_then(Path::parent) {
+        Some(root) if root.join("commitlog").is_dir() => refuse_other_holder(&root.join("lock")),
+        _ => Ok(()),
+    }
 }

@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::io::Location;
 use crate::io::disk::{self, write_all_at};
 use crate::io::regular_file::open_file;
+use crate::io::usize_of;
 use crate::io::{Holes, PlainFile, ReadAt as _};
 use crate::report::Report;
 
@@ -159,7 +160,7 @@ fn for_each_data(
     let (mut at, mut end) = (begin, begin);
     let mut holes = Holes::default();
     while at < source.len() {
-        let len = usize::try_from(source.len() - at).unwrap_or(usize::MAX).min(CHUNK);
+        let len = usize_of(source.len() - at).min(CHUNK);
         let bytes = buffer.get_mut(..len).unwrap_or_default();
         source.read_exact_at(bytes, at).map_err(fail)?;
         if let Some(last) = bytes.iter().rposition(|byte| *byte != 0) {

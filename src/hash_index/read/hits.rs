@@ -9,6 +9,7 @@ use arrow_schema::{DataType, Field};
 
 use crate::error::{Error, Result};
 use crate::hash_index::key_hash::java_hash::KeySource;
+use crate::io::usize_of;
 
 /// Commit-log offsets of many rows, one list per row.
 ///
@@ -45,7 +46,7 @@ impl Hits {
     /// `InvalidArgument` for 2^31 offsets or more.
     pub(crate) fn of_rows(rows: usize, found: impl Iterator<Item = (u32, i64)> + Clone) -> Result<Self> {
         let mut ends = vec![0i32; rows + 1];
-        let place = |row: u32| usize::try_from(row).unwrap_or(usize::MAX);
+        let place = |row: u32| usize_of(row);
         found.clone().for_each(|(row, _)| {
             if let Some(count) = ends.get_mut(place(row).saturating_add(1)) {
                 *count += 1;

@@ -38,6 +38,7 @@ use super::hits::{Chunk, DOUBTFUL, Found};
 use super::select::TimeWindow;
 use crate::hash_index::format::geometry::{ENTRY_LEN, Geometry};
 use crate::io::Words;
+use crate::io::usize_of;
 
 /// Interleaved walks. More do not help: a core cannot wait for more cache lines.
 const LANES: usize = 48;
@@ -70,12 +71,12 @@ impl<'a> Chains<'a> {
     /// `present`: entries that can be read, entry 0 included. `any_hash`: whether a chain may hold keys of other slots.
     pub(crate) fn new(words: Words<'a>, geometry: Geometry, present: u32, any_hash: bool, window: TimeWindow) -> Self {
         let multiple = if any_hash { 0 } else { geometry.inverse() };
-        let entries = usize::try_from(geometry.entry(0) / WORD).unwrap_or(usize::MAX);
+        let entries = usize_of(geometry.entry(0) / WORD);
         Self { words, geometry, entries, present, multiple, window }
     }
 
     fn slot_at(&self, key_hash: i32) -> usize {
-        usize::try_from(self.geometry.slot(self.geometry.slot_of(key_hash)) / WORD).unwrap_or(usize::MAX)
+        usize_of(self.geometry.slot(self.geometry.slot_of(key_hash)) / WORD)
     }
 
     #[inline(always)]

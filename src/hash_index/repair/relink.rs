@@ -11,6 +11,7 @@ use crate::hash_index::format::geometry::{ENTRY_LEN, Geometry, HEADER_LEN};
 use crate::hash_index::format::header::Header;
 use crate::hash_index::read::select::read_slots;
 use crate::hash_index::write::bulk::CHUNK;
+use crate::io::usize_of;
 use crate::io::{ReadAt, WriteAt};
 
 /// Bytes per comparison.
@@ -289,7 +290,7 @@ impl<S: ReadAt> Overlay<S> {
             let len = usize::try_from(end - at).unwrap_or(COMPARED).min(COMPARED);
             let chunk = bytes.get_mut(..len).unwrap_or_default();
             self.base.read_exact_at(chunk, at)?;
-            let begin = usize::try_from(at).unwrap_or(usize::MAX);
+            let begin = usize_of(at);
             let is_same = if at < entries {
                 self.head.get(begin..begin.saturating_add(len)) == Some(&*chunk)
             } else {
@@ -330,7 +331,7 @@ impl<S: ReadAt> ReadAt for Overlay<S> {
         }
         let mut words = self.base.words::<N>(offset)?;
         if let Ok(at) = self.links.binary_search_by_key(&position, |&(p, _)| p) {
-            let word = usize::try_from((self.geometry.entry(position) + PREV_INDEX - offset) / 4).unwrap_or(usize::MAX);
+            let word = usize_of((self.geometry.entry(position) + PREV_INDEX - offset) / 4);
             if let (Some(to), Some(&(_, link))) = (words.get_mut(word), self.links.get(at)) {
                 *to = link;
             }
@@ -343,7 +344,7 @@ impl<S: ReadAt> ReadAt for Overlay<S> {
             return self.head.word_run(offset, words);
         }
         self.base.word_run(offset, words)?;
-        let word = |at: u64| usize::try_from((at - offset) / 4).unwrap_or(usize::MAX);
+        let word = |at: u64| usize_of((at - offset) / 4);
         let first = u32::try_from((offset - self.geometry.entry(0)) / ENTRY_LEN).unwrap_or(u32::MAX);
         for &(position, link) in self.links.iter().skip(self.links.partition_point(|&(at, _)| at < first)) {
             let Some(to) = words.get_mut(word(self.geometry.entry(position) + PREV_INDEX)) else { break };
@@ -388,7 +389,7 @@ impl<S: ReadAt> ReadAt for ZeroExtended<S> {
         if offset.checked_add(buf.len() as u64).is_none_or(|end| end > self.len) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let there = usize::try_from(self.base.len().saturating_sub(offset)).unwrap_or(usize::MAX).min(buf.len());
+        let there = usize_of(self.base.len().saturating_sub(offset)).min(buf.len());
         let (have, miss) = buf.split_at_mut(there);
         miss.fill(0);
         if have.is_empty() { Ok(()) } else { self.base.read_exact_at(have, offset) }

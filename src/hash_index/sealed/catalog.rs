@@ -323,6 +323,9 @@ impl Catalog {
                 if !is_below(&file.path) {
                     return Err(wrong(format!("a file of keys at {:?}, expected one in {KEYS}/", file.path)));
                 }
+                if file.size < 0 {
+                    return Err(wrong(format!("{} with {} bytes, expected 0 or more", file.path, file.size)));
+                }
                 let of_row: Vec<&[i64]> =
                     lists.iter().map(|column| column.get(row).map_or(&[][..], Vec::as_slice)).collect();
                 let groups = groups_of(&of_row, layout.columns().len())

@@ -39,9 +39,9 @@ pub struct SealedKeys {
 
 /// The hash of a key above the number of the key, in one word, which sorts faster than a pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Asked(u64);
+struct NumberedHash(u64);
 
-impl Asked {
+impl NumberedHash {
     fn new(hash: i32, number: u32) -> Option<Self> {
         u32::try_from(hash).ok().map(|hash| Self(u64::from(hash) << 32 | u64::from(number)))
     }
@@ -57,16 +57,16 @@ impl Asked {
 }
 
 /// Sorts the hashes of a range, each with its number. The first bits choose a bucket, in which sorting needs few steps.
-fn sorted(hashes: &[i32], range: RangeInclusive<i32>) -> Vec<Asked> {
+fn sorted(hashes: &[i32], range: RangeInclusive<i32>) -> Vec<NumberedHash> {
     let keys = || hashes.iter().zip(0..).filter(|(hash, _)| range.contains(hash));
-    let keys = || keys().filter_map(|(hash, number)| Asked::new(*hash, number));
+    let keys = || keys().filter_map(|(hash, number)| NumberedHash::new(*hash, number));
     if hashes.len() < MANY_KEYS {
-        let mut sorted: Vec<Asked> = keys().collect();
+        let mut sorted: Vec<NumberedHash> = keys().collect();
         sorted.sort_unstable();
         return sorted;
     }
     let bits = (hashes.len() / BUCKET).max(2).ilog2().min(14);
-    let bucket = |key: Asked| usize::try_from(key.0 >> (63 - bits)).unwrap_or(0);
+    let bucket = |key: NumberedHash| usize::try_from(key.0 >> (63 - bits)).unwrap_or(0);
     let mut begins = vec![0usize; (1 << bits) + 1];
     keys().for_each(|key| {
         if let Some(count) = begins.get_mut(bucket(key) + 1) {
@@ -78,7 +78,7 @@ fn sorted(hashes: &[i32], range: RangeInclusive<i32>) -> Vec<Asked> {
         sum += *begin;
         *begin = sum;
     }
-    let mut sorted = vec![Asked(0); sum];
+    let mut sorted = vec![NumberedHash(0); sum];
     let mut next = begins.clone();
     keys().for_each(|key| {
         if let Some(at) = next.get_mut(bucket(key)) {
@@ -209,9 +209,9 @@ impl SealedKeys {
     }
 
     /// Returns the row groups that may hold keys, which are sorted.
-    fn tasks(&self, keys: &[Asked]) -> Vec<Task> {
+    fn tasks(&self, keys: &[NumberedHash]) -> Vec<Task> {
         let mut tasks = Vec::new();
-        let count = |keys: &[Asked], is_before: &dyn Fn(i32) -> bool| {
+        let count = |keys: &[NumberedHash], is_before: &dyn Fn(i32) -> bool| {
             // The next key of another row group is near.
             let near = keys.iter().take(8).take_while(|key| is_before(key.hash())).count();
             if near < 8 { near } else { keys.partition_point(|key| is_before(key.hash())) }
@@ -219,7 +219,7 @@ impl SealedKeys {
         let first = self.firsts.first().copied().unwrap_or(i32::MAX);
         let mut from = count(keys, &|hash| hash < first);
         let mut group = 0;
-        while let Some((key, rest)) = keys.get(from..).and_then(<[Asked]>::split_first) {
+        while let Some((key, rest)) = keys.get(from..).and_then(<[NumberedHash]>::split_first) {
             // The rows of a hash may begin in the row group before the first one that begins with it.
             let rows = self.firsts.get(group + 1..).unwrap_or_default();
             let near = rows.iter().take(8).take_while(|first| **first < key.hash()).count();
@@ -261,7 +261,8 @@ impl SealedKeys {
         if let Some(source) = self.open.with(|open| open.get(&number).cloned()) {
             return Ok((source, path));
         }
-        let len = u64::try_from(file.size).unwrap_or(0);
+        // `Catalog::decode` refuses a size below 0.
+        let len = file.size.cast_unsigned();
         let source = if let Some(store) = path.objects() {
             let (path, modified, etag) = (path.to_path_buf(), None, file.etag.clone());
             FileSource::Remote(RemoteFile::known(store, RemoteEntry { path, len: Some(len), modified, etag }))
@@ -297,7 +298,7 @@ impl SealedKeys {
     fn run<T>(
         &self,
         tasks: &[Task],
-        keys: &[Asked],
+        keys: &[NumberedHash],
         needs_times: bool,
         buffers: &mut Buffers,
         take: &impl Fn(u32, &Row) -> Option<T>,

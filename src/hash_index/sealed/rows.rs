@@ -12,6 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Error, Result};
 use crate::io::disk::{NewFile, write_all_at};
+use crate::io::usize_of;
 use crate::io::{PlainFile, ReadAt as _};
 
 /// Bits of a hash that choose a bucket; a hash has 31.
@@ -353,7 +354,7 @@ pub struct Sample {
 impl Sample {
     /// Takes note of the next rows of a source.
     pub fn note(&mut self, rows: &[Row]) {
-        let seen = usize::try_from(self.rows).unwrap_or(usize::MAX) % SAMPLE;
+        let seen = usize_of(self.rows) % SAMPLE;
         let next = if seen == 0 { 0 } else { SAMPLE - seen };
         self.hashes.extend(rows.iter().skip(next).step_by(SAMPLE).map(|row| row.key_hash));
         self.rows += rows.len() as u64;
@@ -369,7 +370,7 @@ impl Sample {
     pub fn bounds(&self) -> Vec<i32> {
         let mut hashes = self.hashes.clone();
         hashes.sort_unstable();
-        let ranges = usize::try_from(self.rows.div_ceil(ROWS_PER_RANGE)).unwrap_or(usize::MAX);
+        let ranges = usize_of(self.rows.div_ceil(ROWS_PER_RANGE));
         let ranges = ranges.clamp(1, hashes.len().max(1));
         let bound = |number: usize| hashes.get(number * hashes.len() / ranges).copied();
         let mut bounds: Vec<i32> = (1..ranges).filter_map(bound).collect();

@@ -87,7 +87,9 @@ impl Facts {
         let Catalog { mut files, notes, .. } = Catalog::decode(path, bytes.into())?;
         let others = files.split_off(files.len().min(1));
         let file = files.pop().ok_or_else(|| Error::corrupt(path, 0, "a file of the store", "none"))?;
-        let rows = file.entries.and_then(|entries| u64::try_from(entries).ok()).unwrap_or(0);
+        let entries = file.entries.unwrap_or(0);
+        let wrong = |_| Error::corrupt(path, 0, "a number of rows of 0 or more", entries.to_string());
+        let rows = u64::try_from(entries).map_err(wrong)?;
         Ok(Self { file, others, notes, sample: Sample { rows, hashes }, end })
     }
 }

@@ -70,7 +70,7 @@ pub(crate) fn put_bulk<W: WriteAt, K: KeySource + ?Sized>(
         row += put_first(target, geometry, &mut header, columns, row)?;
     }
     let new_from = if row == start { geometry.entry(header.next_position()) } else { 0 };
-    let crew = Crew {
+    let shared = Shared {
         lists: (0..2 * threads * threads).map(|_| Mutex::default()).collect(),
         threads,
         chunk,
@@ -85,24 +85,24 @@ pub(crate) fn put_bulk<W: WriteAt, K: KeySource + ?Sized>(
     };
     let started = std::thread::scope(|scope| {
         for number in 1..threads {
-            let crew = &crew;
+            let shared = &shared;
             let spawned = std::thread::Builder::new()
                 .name("logdex-put".into())
-                .spawn_scoped(scope, move || crew.work(number, target, geometry, columns));
+                .spawn_scoped(scope, move || shared.work(number, target, geometry, columns));
             if spawned.is_err() {
                 // No thread writes before all have arrived at the first barrier.
-                crew.barrier.give_up();
+                shared.barrier.give_up();
                 return number;
             }
         }
-        crew.work(0, target, geometry, columns);
+        shared.work(0, target, geometry, columns);
         threads
     });
     if started < threads {
         let done = row - start;
         return put_bulk(target, geometry, columns, row, started, chunk).map(|taken| done + taken);
     }
-    let error = crew.error.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let error = shared.error.into_inner().unwrap_or_else(PoisonError::into_inner);
     error.map_or(Ok(taken), Err)
 }
 
@@ -115,7 +115,7 @@ struct Put {
 }
 
 /// The state that the threads share.
-struct Crew {
+struct Shared {
     /// Puts of the rows of thread t into the slots of part p, at `t * threads + p`. One thread at a time has a list. Twice:
     /// while one thread fills its lists for the next chunk, another may still link those of this one.
     lists: Vec<Mutex<Vec<Put>>>,
@@ -134,7 +134,7 @@ struct Crew {
     barrier: Barrier,
 }
 
-impl Crew {
+impl Shared {
     fn work<W: WriteAt, K: KeySource + ?Sized>(
         &self,
         number: usize,
@@ -145,7 +145,7 @@ impl Crew {
         // A thread that dies must not leave the others waiting.
         let _guard = Guard(&self.barrier);
         let mut worker = Worker {
-            crew: self,
+            shared: self,
             number,
             side: 0,
             populated: self.new_from,
@@ -226,7 +226,7 @@ impl Crew {
 
 /// The state of one thread.
 struct Worker<'a> {
-    crew: &'a Crew,
+    shared: &'a Shared,
     number: usize,
     /// Which of the two sets of lists the chunk has.
     side: usize,
@@ -243,24 +243,24 @@ impl Worker<'_> {
     fn populate(&mut self, target: &impl WriteAt, end: u64) {
         while self.populated < end {
             target.populate(self.populated + PAGE * self.number as u64, PAGE);
-            self.populated += PAGE * self.crew.threads as u64;
+            self.populated += PAGE * self.shared.threads as u64;
         }
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "a part is below the number of threads, at most 64")]
     fn hash<K: KeySource + ?Sized>(&mut self, geometry: Geometry, keys: &K, chunk: &Range<usize>) {
-        let rows = self.crew.share(chunk, self.number);
+        let rows = self.shared.share(chunk, self.number);
         self.hashes.resize(rows.len(), 0);
         self.parts.clear();
         keys.hash_block(rows.start, &mut self.hashes);
         let mut lists: Vec<_> =
-            (0..self.crew.threads).filter_map(|part| self.crew.list(self.side, self.number, part)).collect();
+            (0..self.shared.threads).filter_map(|part| self.shared.list(self.side, self.number, part)).collect();
         for list in &mut lists {
             list.clear();
         }
         // The part of a slot is slot * threads / S; a division for each put would cost as much as its hash.
-        let parts_of_a_slot = ((self.crew.threads as u64) << 32) / u64::from(geometry.hash_slots());
-        for (&hash, position) in self.hashes.iter().zip(self.crew.position(rows.start)..) {
+        let parts_of_a_slot = ((self.shared.threads as u64) << 32) / u64::from(geometry.hash_slots());
+        for (&hash, position) in self.hashes.iter().zip(self.shared.position(rows.start)..) {
             let slot = geometry.slot_of(hash);
             let part = ((u64::from(slot) * parts_of_a_slot) >> 32) as u8;
             if let Some(list) = lists.get_mut(usize::from(part)) {
@@ -272,9 +272,9 @@ impl Worker<'_> {
 
     fn resolve(&mut self, target: &impl WriteAt, geometry: Geometry, chunk: &Range<usize>) -> io::Result<()> {
         let mut empty = 0;
-        self.recent.begin(self.crew.position(chunk.start));
-        for thread in 0..self.crew.threads {
-            let Some(mut list) = self.crew.list(self.side, thread, self.number) else { continue };
+        self.recent.begin(self.shared.position(chunk.start));
+        for thread in 0..self.shared.threads {
+            let Some(mut list) = self.shared.list(self.side, thread, self.number) else { continue };
             for put in list.iter().take(AHEAD) {
                 target.prefetch_to_store(geometry.slot(put.slot));
             }
@@ -291,7 +291,7 @@ impl Worker<'_> {
                 empty += i32::from(put.prev_index == 0);
             }
         }
-        self.crew.empty_slots.fetch_add(empty, Ordering::Relaxed);
+        self.shared.empty_slots.fetch_add(empty, Ordering::Relaxed);
         Ok(())
     }
 
@@ -302,24 +302,24 @@ impl Worker<'_> {
         columns: &PutColumns<'_, K>,
         chunk: &Range<usize>,
     ) -> io::Result<()> {
-        let rows = self.crew.share(chunk, self.number);
+        let rows = self.shared.share(chunk, self.number);
         let lists: Vec<_> =
-            (0..self.crew.threads).filter_map(|part| self.crew.list(self.side, self.number, part)).collect();
+            (0..self.shared.threads).filter_map(|part| self.shared.list(self.side, self.number, part)).collect();
         let mut links: Vec<_> = lists.iter().map(|list| list.iter()).collect();
         let phy_offsets = columns.phy_offsets.get(rows.clone()).unwrap_or_default();
         let times = columns.store_timestamps.get(rows.clone()).unwrap_or_default();
         let keys = self.hashes.iter().zip(&self.parts);
         let entries = keys.zip(phy_offsets.iter().zip(times)).map(|((&key_hash, &part), (&phy_offset, &time))| {
             let prev_index = links.get_mut(usize::from(part)).and_then(Iterator::next).map_or(0, |put| put.prev_index);
-            let time_diff = time_diff(self.crew.begin_timestamp, time);
+            let time_diff = time_diff(self.shared.begin_timestamp, time);
             Entry { key_hash, phy_offset, time_diff, prev_index }.to_bytes()
         });
-        target.put_records(geometry.entry(self.crew.position(rows.start)), rows.len(), entries)
+        target.put_records(geometry.entry(self.shared.position(rows.start)), rows.len(), entries)
     }
 
     fn link(&self, target: &impl WriteAt, geometry: Geometry) -> io::Result<()> {
-        for thread in 0..self.crew.threads {
-            let Some(list) = self.crew.list(self.side, thread, self.number) else { continue };
+        for thread in 0..self.shared.threads {
+            let Some(list) = self.shared.list(self.side, thread, self.number) else { continue };
             list.iter().try_for_each(|put| target.publish(geometry.slot(put.slot), put.position))?;
         }
         Ok(())

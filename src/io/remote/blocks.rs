@@ -26,6 +26,7 @@ use super::client::{Client, Session, client, lock};
 use super::failure::Failure;
 use super::object::Object;
 use super::objects::Objects;
+use crate::io::usize_of;
 
 /// Bytes of a block of the cache.
 const BLOCK: u64 = 64 << 10;
@@ -331,8 +332,8 @@ impl Cache {
         for block in blocks(range) {
             let place = (Arc::clone(object), block);
             state.coming.remove(&place);
-            let from = usize::try_from(block * BLOCK - range.start).unwrap_or(usize::MAX);
-            let to = usize::try_from(((block + 1) * BLOCK).min(range.end) - range.start).unwrap_or(usize::MAX);
+            let from = usize_of(block * BLOCK - range.start);
+            let to = usize_of(((block + 1) * BLOCK).min(range.end) - range.start);
             // A copy: a slice would keep the whole request in memory.
             if let Some(bytes) = bytes.and_then(|bytes| bytes.get(from..to)) {
                 state.held.put(place, Bytes::copy_from_slice(bytes));
@@ -428,8 +429,8 @@ fn runs(missing: &BTreeSet<u64>) -> Vec<Range<u64>> {
 
 /// Copies the part of `bytes`, which begin at `begin`, that `buf` wants, which begins at `offset`.
 fn copy(bytes: &Bytes, begin: u64, buf: &mut [u8], offset: u64) {
-    let skip = usize::try_from(offset.saturating_sub(begin)).unwrap_or(usize::MAX);
-    let at = usize::try_from(begin.saturating_sub(offset)).unwrap_or(usize::MAX);
+    let skip = usize_of(offset.saturating_sub(begin));
+    let at = usize_of(begin.saturating_sub(offset));
     let (Some(from), Some(to)) = (bytes.get(skip..), buf.get_mut(at..)) else { return };
     let len = from.len().min(to.len());
     if let (Some(to), Some(from)) = (to.get_mut(..len), from.get(..len)) {

@@ -26,6 +26,7 @@ use super::object::{Object, RemoteEntry};
 use super::url::Options;
 use crate::io::fork::Generation;
 use crate::io::signals;
+use crate::io::usize_of;
 
 /// Requests in flight.
 const MOST_REQUESTS: usize = 16;
@@ -609,7 +610,7 @@ async fn get(
     if is_other {
         return Err(changed("another one"));
     }
-    let wanted = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+    let wanted = usize_of(range.end - range.start);
     match answer.bytes().await {
         Ok(bytes) if bytes.len() == wanted => Ok(bytes),
         Ok(bytes) => Err(Broken::Body(Failure::other(format!(

@@ -1,5 +1,6 @@
 //! HTTP clients of stores, as in the `object_store` crate except for redirects and for names in listings.
 
+use crate::io::usize_of;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -139,7 +140,7 @@ fn with_paths_only(listing: &[u8]) -> std::result::Result<Option<Vec<u8>>, quick
     let mut kept: Option<Vec<u8>> = None;
     let mut copied = 0;
     loop {
-        let at = usize::try_from(reader.buffer_position()).unwrap_or(usize::MAX);
+        let at = usize_of(reader.buffer_position());
         match reader.read_event()? {
             Event::Eof => break,
             Event::Start(tag) => match tag.name().as_ref() {
@@ -157,7 +158,7 @@ fn with_paths_only(listing: &[u8]) -> std::result::Result<Option<Vec<u8>>, quick
             },
             Event::End(tag) => match tag.name().as_ref() {
                 b"Contents" | b"CommonPrefixes" | b"Blob" | b"BlobPrefix" => {
-                    let end = usize::try_from(reader.buffer_position()).unwrap_or(usize::MAX);
+                    let end = usize_of(reader.buffer_position());
                     if let Some(begin) = begin.take().filter(|_| Key::parse(&name).is_err()) {
                         let kept = kept.get_or_insert_default();
                         kept.extend_from_slice(listing.get(copied..begin).unwrap_or_default());

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 
-use crate::arrow::text_rows::{Pieces, Row, columns, json_text};
+use crate::arrow::text_rows::{PieceWriter, Row, columns, json_text};
 use crate::error::{Error, Result};
 use crate::io::Location;
 use crate::kafka::format::control_record::ControlRecord;
@@ -70,7 +70,7 @@ pub fn dump<E: From<Error>>(
     options: DumpOptions,
     write: impl FnMut(&str) -> std::result::Result<(), E>,
 ) -> std::result::Result<Report, E> {
-    let mut dump = Dump { path, options, out: Pieces::new(write), lines: 0, findings: Vec::new() };
+    let mut dump = Dump { path, options, out: PieceWriter::new(write), lines: 0, findings: Vec::new() };
     match path.extension().and_then(|suffix| suffix.to_str()) {
         Some("log" | "checkpoint") => dump.log()?,
         Some("index") => dump.index::<OffsetIndex>(|e| [("offset", e.offset), ("position", e.position.into())])?,
@@ -92,7 +92,7 @@ pub fn dump<E: From<Error>>(
 struct Dump<'a, F, E> {
     path: &'a Location,
     options: DumpOptions,
-    out: Pieces<F, E>,
+    out: PieceWriter<F, E>,
     lines: u64,
     findings: Vec<Finding>,
 }
@@ -109,7 +109,7 @@ impl<F: FnMut(&str) -> std::result::Result<(), E>, E: From<Error>> Dump<'_, F, E
     fn line(
         &mut self,
         kind: &str,
-        members: impl FnOnce(&mut Pieces<F, E>) -> fmt::Result,
+        members: impl FnOnce(&mut PieceWriter<F, E>) -> fmt::Result,
         text: impl FnOnce() -> String,
     ) -> std::result::Result<(), E> {
         self.lines += 1;

@@ -9,6 +9,7 @@
 
 use crate::error::{Error, Result};
 use crate::io::Location;
+use crate::io::usize_of;
 use crate::io::{Access, FileSource, ReadAt};
 use crate::report::{Finding, Flaw, Kind};
 
@@ -82,7 +83,7 @@ pub(crate) fn encode(entries: &[ProducerEntry]) -> Vec<u8> {
 /// `Corrupt` for another version, checksum or length; an I/O error.
 pub fn read(path: &Location) -> Result<Vec<ProducerEntry>> {
     let source = FileSource::open(path, Access::Pread)?;
-    let len = usize::try_from(source.len()).unwrap_or(usize::MAX);
+    let len = usize_of(source.len());
     let mut bytes = vec![0; len];
     source.read_exact_at(&mut bytes, 0).map_err(|e| Error::io(path, e))?;
     parse(&bytes)

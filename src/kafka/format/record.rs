@@ -7,7 +7,7 @@
 
 use super::header::{Header, TimestampType};
 use super::varint::Cursor;
-use crate::arrow::byte_column::Place;
+use crate::arrow::columns::Place;
 use crate::report::{Flaw, Kind};
 
 /// The smallest record: seven numbers of one byte.

@@ -6,7 +6,7 @@ use arrow_array::{ArrayRef, ListArray, StructArray};
 use arrow_buffer::{NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Fields};
 
-use crate::arrow::byte_column::{ByteColumn, Place};
+use crate::arrow::columns::{ByteColumn, Place};
 use crate::kafka::format::record::Span;
 
 fn fields() -> Fields {

@@ -10,7 +10,7 @@ use arrow_schema::SchemaRef;
 
 use super::header_column::HeaderColumn;
 use super::record_columns::{Column, schema};
-use crate::arrow::byte_column::ByteColumn;
+use crate::arrow::columns::ByteColumn;
 use crate::kafka::format::header::Header;
 use crate::kafka::format::record::{Span, Wants};
 

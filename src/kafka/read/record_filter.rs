@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use super::segment_range::SegmentRange;
-use crate::arrow::byte_column::Place;
+use crate::arrow::columns::Place;
 use crate::java_text::decode_utf8;
 use crate::kafka::format::record::{Span, field};
 use crate::time_range::TimeRange;

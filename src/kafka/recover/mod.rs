@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::io::FileSource;
 use crate::io::storage;
+use crate::io::usize_of;
 use crate::kafka::format::batch_cursor::BatchCursor;
 use crate::kafka::format::control_record::ControlType;
 use crate::kafka::format::header::{Header, NO_TIMESTAMP};
@@ -90,7 +91,7 @@ impl Rebuild<'_> {
 
     fn append_offset(&mut self, header: &Header) -> Result<()> {
         let entries = self.offset_index.len() / offset_index::ENTRY_SIZE;
-        if (entries + 1) * offset_index::ENTRY_SIZE > usize::try_from(self.max_bytes).unwrap_or(usize::MAX) {
+        if (entries + 1) * offset_index::ENTRY_SIZE > usize_of(self.max_bytes) {
             return Err(self.full(".index", entries));
         }
         if let Some(last) = self.last_offset.filter(|last| header.last_offset <= *last) {
@@ -109,7 +110,7 @@ impl Rebuild<'_> {
 
     fn append_time(&mut self, header: &Header, skip_full_check: bool) -> Result<()> {
         let entries = self.time_index.len() / time_index::ENTRY_SIZE;
-        let space_left = usize::try_from(self.max_bytes).unwrap_or(usize::MAX) / time_index::ENTRY_SIZE;
+        let space_left = usize_of(self.max_bytes) / time_index::ENTRY_SIZE;
         if entries + usize::from(!skip_full_check) >= space_left {
             return Err(self.full(".timeindex", entries));
         }

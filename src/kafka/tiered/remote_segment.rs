@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::io::Content;
 use crate::io::Location;
 use crate::io::chunked_file::{Chunks, Decode, StoredFile};
+use crate::io::usize_of;
 use crate::io::{Access, FileSource, ReadAt as _};
 use crate::kafka::read::walk::{Reads, Walk};
 
@@ -207,7 +208,7 @@ pub(super) fn read(content: Content) -> Result<Vec<u8>> {
         Content::Whole(path) | Content::Chunks(path, _) => path.clone(),
     };
     let source = FileSource::of(content, Access::Pread)?;
-    let mut bytes = vec![0; usize::try_from(source.len()).unwrap_or(usize::MAX).min(MOST_SMALL)];
+    let mut bytes = vec![0; usize_of(source.len()).min(MOST_SMALL)];
     source.read_exact_at(&mut bytes, 0).map_err(|e| Error::io(&path, e))?;
     Ok(bytes)
 }

@@ -7,23 +7,19 @@ mod group_offsets;
 mod key_entries;
 mod log;
 mod log_writer;
-mod offset_index;
 mod producer_state;
 mod reader;
 mod records;
 mod recovered;
 mod segment;
 mod sparse_index;
-mod tiered;
-mod time_index;
 
 use pyo3::prelude::*;
 
 pub(super) use segment::PyLogSegment;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    offset_index::register(m)?;
-    time_index::register(m)?;
+    sparse_index::register(m)?;
     reader::register(m)?;
     segment::register(m)?;
     key_entries::register(m)?;
@@ -34,6 +30,5 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     group_offsets::register(m)?;
     producer_state::register(m)?;
     recovered::register(m)?;
-    files::register(m)?;
-    tiered::register(m)
+    files::register(m)
 }

@@ -1,20 +1,30 @@
-//! The common part of `OffsetIndex` and `TimeIndex`: the handle of an index, and the methods of both classes.
+//! `OffsetIndex` and `TimeIndex`: the handle of an index, and the methods of both classes and of each.
 
+use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, TryLockError};
 
-use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, RecordBatchIterator, StructArray};
+use arrow_array::{
+    Array, ArrayRef, Int32Array, Int64Array, RecordBatch, RecordBatchIterator, StructArray, TimestampMillisecondArray,
+};
 use arrow_schema::{ArrowError, DataType, Field, Fields, Schema};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 use pyo3_arrow::{PyArray, PyRecordBatchReader};
 
-use super::super::convert;
+use super::super::time::{self, Round};
+use super::super::{convert, integer, location};
 use super::arguments;
 use crate::error::{Error, Result};
 use crate::io::Location;
 use crate::io::fork::Generation;
-use crate::kafka::{Check, IndexOptions, Segment, SegmentOptions, SparseIndex, VerifiableIndex, verify_index};
+use crate::kafka::{
+    Check, IndexOptions, OffsetEntry, OffsetIndex, Segment, SegmentOptions, SparseIndex, TimeEntry, TimeIndex,
+    VerifiableIndex, verify_index,
+};
 use crate::report::Report;
+
+register! { class PyOffsetIndex, PyTimeIndex; fn _open_offset_index, _open_time_index }
 
 /// An index with a class in Python.
 pub(super) trait PyIndex: VerifiableIndex {
@@ -539,4 +549,165 @@ macro_rules! sparse_index_class {
     };
 }
 
-pub(super) use sparse_index_class;
+impl PyIndex for OffsetIndex {
+    type Pair = (i64, i32);
+
+    const CLASS: &'static str = "OffsetIndex";
+    const OPEN_AGAIN: &'static str = "_open_offset_index";
+
+    fn entry_before(log: &Segment, rank: usize) -> Result<OffsetEntry> {
+        log.offset_entry_before(rank)
+    }
+
+    fn pair(entry: OffsetEntry) -> (i64, i32) {
+        (entry.offset, entry.position)
+    }
+
+    fn columns(entries: &[OffsetEntry]) -> [(&'static str, ArrayRef); 2] {
+        let offsets: Int64Array = entries.iter().map(|entry| entry.offset).collect::<Vec<_>>().into();
+        let positions: Int32Array = entries.iter().map(|entry| entry.position).collect::<Vec<_>>().into();
+        [("offset", Arc::new(offsets)), ("position", Arc::new(positions))]
+    }
+}
+
+sparse_index_class! {
+    /// The offset index of a segment: from an offset to a position in the log at or before its batch.
+    ///
+    /// With check "verify" the longest prefix of entries that can be valid is used. If the log is next to the index, an entry
+    /// is returned only if the batch that it leads to agrees with it. With "trust" the whole file is valid, as the broker
+    /// takes it. The entries are read into memory when the file is opened.
+    ///
+    /// Source: `OffsetIndex`; docs/formats/kafka-log.md.
+    PyOffsetIndex(OffsetIndex) as "OffsetIndex", reopened by _open_offset_index {
+        /// Offset of the last entry; the base offset of an empty index.
+        #[getter]
+        fn last_offset(&self, py: Python<'_>) -> PyResult<i64> {
+            self.0.with(py, OffsetIndex::last_offset)
+        }
+
+        /// Return the largest entry at or below an offset.
+        ///
+        /// Returns:
+        ///     Offset and position; the base offset and 0 if there is none.
+        ///
+        /// Source: `OffsetIndex#lookup`.
+        fn lookup(&self, py: Python<'_>, #[pyo3(from_py_with = integer::offset)] offset: i64) -> PyResult<(i64, i32)> {
+            self.0.lookup(py, offset)
+        }
+
+        /// Call `lookup` for each offset of an Arrow column or a sequence, and return a struct column of offset and position.
+        fn lookup_batch<'py>(&self, py: Python<'py>, offsets: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+            self.0.lookup_batch(py, &convert::int64_column(offsets, "offsets")?)
+        }
+
+        /// Return an entry whose offset is outside a fetch of `fetch_size` bytes from `position`; None if there is none.
+        ///
+        /// Source: `OffsetIndex#fetchUpperBoundOffset`, with its 32-bit sum.
+        fn fetch_upper_bound_offset(
+            &self,
+            py: Python<'_>,
+            #[pyo3(from_py_with = integer::position)] position: i32,
+            #[pyo3(from_py_with = integer::fetch_size)] fetch_size: i32,
+        ) -> PyResult<Option<(i64, i32)>> {
+            self.0.with(py, |index| index.fetch_upper_bound(position, fetch_size).map(OffsetIndex::pair))
+        }
+
+        /// Add an entry.
+        ///
+        /// Raises:
+        ///     IndexFullError: The file has no space for another entry.
+        ///     ValueError: The offset is not above the last one, or too far from the base offset; or the file is open for
+        ///         reading.
+        ///
+        /// Source: `OffsetIndex#append`.
+        fn append(
+            &self,
+            py: Python<'_>,
+            #[pyo3(from_py_with = integer::offset)] offset: i64,
+            #[pyo3(from_py_with = integer::position)] position: i32,
+        ) -> PyResult<()> {
+            self.0.with_mut(py, |index| index.append(offset, position))
+        }
+    }
+}
+
+impl PyIndex for TimeIndex {
+    type Pair = (i64, i64);
+
+    const CLASS: &'static str = "TimeIndex";
+    const OPEN_AGAIN: &'static str = "_open_time_index";
+
+    fn entry_before(log: &Segment, rank: usize) -> Result<TimeEntry> {
+        log.time_entry_before(rank)
+    }
+
+    fn pair(entry: TimeEntry) -> (i64, i64) {
+        (entry.timestamp, entry.offset)
+    }
+
+    fn columns(entries: &[TimeEntry]) -> [(&'static str, ArrayRef); 2] {
+        let times: TimestampMillisecondArray = entries.iter().map(|entry| entry.timestamp).collect::<Vec<_>>().into();
+        let offsets: Int64Array = entries.iter().map(|entry| entry.offset).collect::<Vec<_>>().into();
+        [("timestamp", Arc::new(times.with_timezone("UTC"))), ("offset", Arc::new(offsets))]
+    }
+}
+
+sparse_index_class! {
+    /// The time index of a segment: from a timestamp to an offset such that no later record is at or before it.
+    ///
+    /// With check "verify" the longest prefix of entries that can be valid is used. If the log is next to the index, an entry
+    /// is returned only if the batch of its offset has its timestamp. With "trust" the whole file is valid, as the broker
+    /// takes it. The entries are read into memory when the file is opened.
+    ///
+    /// Source: `TimeIndex`; docs/formats/kafka-log.md.
+    PyTimeIndex(TimeIndex) as "TimeIndex", reopened by _open_time_index {
+        /// Timestamp and offset of the last entry; -1 and the base offset of an empty index.
+        #[getter]
+        fn last_entry(&self, py: Python<'_>) -> PyResult<(i64, i64)> {
+            self.0.with(py, |index| TimeIndex::pair(index.last_entry()))
+        }
+
+        /// Return the largest entry at or below a timestamp.
+        ///
+        /// Returns:
+        ///     Timestamp and offset; -1 and the base offset if there is none.
+        ///
+        /// Source: `TimeIndex#lookup`.
+        fn lookup(&self, py: Python<'_>, timestamp: &Bound<'_, PyAny>) -> PyResult<(i64, i64)> {
+            self.0.lookup(py, time::time_ms(timestamp, Round::Down, "timestamp")?)
+        }
+
+        /// Call `lookup` for each time of an Arrow column or a sequence, and return a struct column of timestamp and offset.
+        fn lookup_batch<'py>(&self, py: Python<'py>, timestamps: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+            self.0.lookup_batch(py, &time::time_column(timestamps, "timestamps")?)
+        }
+
+        /// Add an entry, unless the last one has its timestamp.
+        ///
+        /// Args:
+        ///     timestamp: In ms, or a datetime.
+        ///     offset: Last offset of the batch that has it.
+        ///     skip_full_check: Use the slot that is reserved for the last entry of a segment.
+        ///
+        /// Returns:
+        ///     True if it was added.
+        ///
+        /// Raises:
+        ///     IndexFullError: The file has no space for another entry.
+        ///     ValueError: The offset or the timestamp is below the last one, or the offset too far from the base offset; or
+        ///         the file is open for reading.
+        ///
+        /// Source: `TimeIndex#maybeAppend`.
+        #[pyo3(signature = (timestamp, offset, *, skip_full_check=false))]
+        fn maybe_append(
+            &self,
+            py: Python<'_>,
+            timestamp: &Bound<'_, PyAny>,
+            #[pyo3(from_py_with = integer::offset)] offset: i64,
+            skip_full_check: bool,
+        ) -> PyResult<bool> {
+            let timestamp = time::time_ms(timestamp, Round::Down, "timestamp")?;
+            self.0.with_mut(py, |index| index.maybe_append(timestamp, offset, skip_full_check))
+        }
+    }
+}

@@ -1,16 +1,21 @@
-//! Read messages at known offsets of the log. Neighbours are read together.
+//! Messages at known offsets of the log, of which neighbours are read together; also as record batches.
 
 use std::ops::Range;
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
+
 use crate::error::{Error, Result};
+use crate::io::usize_of;
 use crate::io::{FileSource, ReadAt};
-use crate::rocketmq::commit_log::decode::row::{Place, Row};
+use crate::rocketmq::commit_log::cut_off::LONGEST_FILLING;
+use crate::rocketmq::commit_log::decode::batch::BatchBuilder;
+use crate::rocketmq::commit_log::decode::block::{Place, Row};
 use crate::rocketmq::commit_log::decode::suspect::Suspect;
 use crate::rocketmq::commit_log::frame::{self, Found, Frame, Layout};
-use crate::rocketmq::commit_log::left_over::LONGEST_FILLING;
 use crate::rocketmq::commit_log::log::CommitLog;
 use crate::rocketmq::commit_log::lookup::LookUp;
+use crate::rocketmq::commit_log::scan::filter::Filter;
 use crate::rocketmq::commit_log::scan::window::lengths_add_up;
 use crate::rocketmq::offset_files::{Listing, OffsetFile};
 
@@ -90,20 +95,20 @@ impl FramesAt {
                 rest = rest.get(1..).unwrap_or_default();
                 continue;
             }
-            let (before, len) = (self.filled, usize::try_from(run.end - run.start).unwrap_or(usize::MAX));
+            let (before, len) = (self.filled, usize_of(run.end - run.start));
             self.filled += len;
             if self.bytes.len() < self.filled {
                 self.bytes.resize(self.filled, 0);
             }
             let to = self.bytes.get_mut(before..self.filled).unwrap_or_default();
             source.read_exact_at(to, run.start).map_err(|e| Error::io(&file.path, e))?;
-            let (read, behind) = rest.split_at(count);
+            let (read, after) = rest.split_at(count);
             for wanted in read {
-                let skip = usize::try_from(wanted.phy_offset - file.start - run.start).unwrap_or(usize::MAX);
+                let skip = usize_of(wanted.phy_offset - file.start - run.start);
                 let held = self.check(number, before + skip, *wanted)?;
                 self.held.push(held);
             }
-            rest = behind;
+            rest = after;
         }
         Ok(())
     }
@@ -138,7 +143,7 @@ impl FramesAt {
         } else if phy_offset < self.certain_end(number)? {
             true
         } else {
-            !self.log.is_left_over(&self.files, number, phy_offset)?
+            !self.log.is_truncated_message(&self.files, number, phy_offset)?
         };
         Ok(is_message.then_some(Held { phy_offset, file: number, at, layout }))
     }
@@ -209,4 +214,91 @@ fn together(file: &OffsetFile, source: &FileSource, wanted: &[Wanted]) -> Result
         count += 1;
     }
     Ok((run.unwrap_or_default(), count))
+}
+
+/// Rows of a batch. A batch ends earlier if it reaches 64 MiB.
+const BATCH: usize = 8192;
+
+/// The offsets, and how many of them were read.
+pub(crate) struct OffsetReader {
+    log: Arc<CommitLog>,
+    phy_offsets: Vec<Option<i64>>,
+    read: usize,
+    builder: BatchBuilder,
+    filter: Option<Filter>,
+    /// Offsets without a valid message, in the order in which they were read. Without a filter they have rows of their own.
+    missing: Vec<i64>,
+}
+
+impl OffsetReader {
+    pub(crate) fn new(
+        log: Arc<CommitLog>,
+        phy_offsets: Vec<Option<i64>>,
+        builder: BatchBuilder,
+        filter: Option<Filter>,
+    ) -> Self {
+        Self { log, phy_offsets, read: 0, builder, filter, missing: Vec::new() }
+    }
+
+    /// Returns the next batch; `None` at the end. With a filter a batch may be empty.
+    ///
+    /// # Errors
+    /// An I/O error, with the path.
+    pub(crate) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        let left = self.phy_offsets.get(self.read..).unwrap_or_default();
+        if left.is_empty() {
+            return Ok(None);
+        }
+        let left = left.iter().copied().take(BATCH);
+        let filter = self.filter.as_ref().map(|filter| (filter, &mut self.missing));
+        let (read, _) = add_messages(&self.log, left, &mut self.builder, filter)?;
+        self.read += read;
+        Ok(Some(self.builder.take()))
+    }
+
+    /// The offsets read so far without a valid message, if there is a filter.
+    pub(crate) fn missing(&self) -> &[i64] {
+        &self.missing
+    }
+}
+
+/// Adds the messages at these offsets that pass the filter.
+///
+/// `filter` has a list to which offsets without a valid message are added. Without a filter each of them has a row of nulls.
+///
+/// Returns how many offsets were read, and whether these are all. If the builder is full, the rest is read later.
+///
+/// # Errors
+/// An I/O error, with the path.
+pub(crate) fn add_messages(
+    log: &CommitLog,
+    phy_offsets: impl IntoIterator<Item = Option<i64>>,
+    builder: &mut BatchBuilder,
+    mut filter: Option<(&Filter, &mut Vec<i64>)>,
+) -> Result<(usize, bool)> {
+    let mut look_up = LookUp::new(log)?;
+    let mut read = 0;
+    for phy_offset in phy_offsets {
+        let offset = phy_offset.and_then(|offset| u64::try_from(offset).ok());
+        let fits = look_up.find(offset, |found| match found {
+            Some((frame, place))
+                if filter.as_ref().is_none_or(|(filter, _)| filter.passes(&frame, place.phy_offset)) =>
+            {
+                builder.append(&[Row { frame, place, suspect: Suspect::default() }]) == 1
+            }
+            found => {
+                match &mut filter {
+                    None => builder.append_missing(phy_offset),
+                    Some((_, missing)) if found.is_none() => missing.extend(phy_offset),
+                    Some(_) => {}
+                }
+                true
+            }
+        })?;
+        if !fits {
+            return Ok((read, false));
+        }
+        read += 1;
+    }
+    Ok((read, true))
 }

@@ -50,12 +50,12 @@ const DEFAULT_SIZE: u64 = 1 << 30;
 pub(super) struct Ends {
     /// Start of the padding in each full file, by the start of the file.
     pub(super) filling: ProcessMutex<HashMap<u64, Option<u64>>>,
-    pub(super) behind: ProcessMutex<Option<Behind>>,
+    pub(super) after_end: ProcessMutex<Option<AfterEnd>>,
 }
 
 /// The messages after the end of the log.
 #[derive(Debug)]
-pub(super) struct Behind {
+pub(super) struct AfterEnd {
     pub(super) file: u64,
     pub(super) end: u64,
     /// Offsets of the truncated messages, ascending.
@@ -105,7 +105,7 @@ pub struct CommitLog {
     /// The end that the last walk found.
     last_end: Arc<ProcessMutex<Option<LastEnd>>>,
     /// The search for the end of a remote log that goes on.
-    ending: Arc<ProcessMutex<Option<Ending>>>,
+    end_search: Arc<ProcessMutex<Option<EndSearch>>>,
     /// Offset after the first byte of the last message that the index leads to.
     led_to: Arc<AtomicU64>,
     pub(super) ends: Arc<Ends>,
@@ -115,7 +115,7 @@ pub struct CommitLog {
 
 /// Records when a thread has found the end of a log, and the process that it is in.
 #[derive(Debug)]
-struct Ending(Generation, Receiver<()>);
+struct EndSearch(Generation, Receiver<()>);
 
 /// The files of a log as they were listed once.
 #[derive(Clone, Debug)]
@@ -141,7 +141,7 @@ impl CommitLog {
             open: OpenFiles::default(),
             tail: Arc::default(),
             last_end: Arc::default(),
-            ending: Arc::default(),
+            end_search: Arc::default(),
             led_to: Arc::default(),
             ends: Arc::default(),
             known_end: Arc::default(),
@@ -177,7 +177,7 @@ impl CommitLog {
             open: OpenFiles::default(),
             tail: Arc::new(ProcessMutex::of(last_message.map(|phy_offset| (last_written, phy_offset)))),
             last_end: Arc::default(),
-            ending: Arc::default(),
+            end_search: Arc::default(),
             led_to: Arc::default(),
             ends: Arc::default(),
             known_end: Arc::default(),
@@ -326,7 +326,7 @@ impl CommitLog {
                 end = place.phy_offset;
                 break;
             }
-            begin = place.phy_offset.saturating_add(u64::try_from(frame.store_size()).unwrap_or(0));
+            begin = place.phy_offset.saturating_add(frame.total());
         }
         let of_place = walk.checked().findings.iter().find(|finding| {
             let at = file.start.saturating_add(finding.offset);
@@ -438,9 +438,9 @@ impl CommitLog {
 
     /// Makes `find` call [`Self::expect_message`] in another thread, for a remote log. A caller that needs the end waits for it.
     pub fn find_end(&self, find: impl FnOnce(&Self) -> Result<()> + Send + 'static) {
-        let ending = Arc::default();
+        let end_search = Arc::default();
         // Without the thread itself, so that it does not wait for itself.
-        let log = Self { ending, pinned: None, ..self.shared() };
+        let log = Self { end_search, pinned: None, ..self.shared() };
         let (done, ended) = mpsc::channel();
         let look = move || {
             // Without an answer the end is found from the beginning of the file, which raises the error again.
@@ -449,14 +449,14 @@ impl CommitLog {
             }
             _ = done.send(());
         };
-        self.ending.with(|ending| *ending = Some(Ending(Generation::current(), ended)));
+        self.end_search.with(|end_search| *end_search = Some(EndSearch(Generation::current(), ended)));
         // If no thread can be started, the end counts as not found.
         drop(thread::Builder::new().name("logdex-end".to_owned()).spawn(look));
     }
 
     fn wait_for_end(&self) {
-        match self.ending.with(Option::take) {
-            Some(Ending(process, ended)) if process.is_current() => {
+        match self.end_search.with(Option::take) {
+            Some(EndSearch(process, ended)) if process.is_current() => {
                 while ended.recv_timeout(signals::LOOK) == Err(mpsc::RecvTimeoutError::Timeout) {
                     // The read of the end then fails as well.
                     if signals::look().is_err() {
@@ -478,7 +478,7 @@ impl CommitLog {
             open: self.open.clone(),
             tail: Arc::clone(&self.tail),
             last_end: Arc::clone(&self.last_end),
-            ending: Arc::clone(&self.ending),
+            end_search: Arc::clone(&self.end_search),
             led_to: Arc::clone(&self.led_to),
             ends: Arc::clone(&self.ends),
             known_end: Arc::clone(&self.known_end),
@@ -518,7 +518,7 @@ impl CommitLog {
         while walk.advance()? {
             if let Some((place, frame)) = walk.message() {
                 last = Some((place.phy_offset, frame.store_timestamp()));
-                end = place.phy_offset.saturating_add(u64::try_from(frame.store_size()).unwrap_or(0));
+                end = place.phy_offset.saturating_add(frame.total());
             }
         }
         Ok((last, end))

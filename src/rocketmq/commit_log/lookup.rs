@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::io::usize_of;
 use crate::io::{FileSource, ReadAt};
-use crate::rocketmq::commit_log::decode::row::Place;
+use crate::rocketmq::commit_log::decode::block::Place;
 use crate::rocketmq::commit_log::frame::{self, Found, Frame};
 use crate::rocketmq::commit_log::log::CommitLog;
 use crate::rocketmq::commit_log::scan::salvage;
@@ -48,7 +49,7 @@ impl<'a> LookUp<'a> {
             return Ok(take(None));
         };
         let log = self.log;
-        self.find_any(phy_offset, |files, number| log.is_left_over(files, number, phy_offset), take)
+        self.find_any(phy_offset, |files, number| log.is_truncated_message(files, number, phy_offset), take)
     }
 
     /// Returns whether a complete message that a broker truncated begins at this offset.
@@ -56,7 +57,7 @@ impl<'a> LookUp<'a> {
         let Some((number, _)) = self.source(phy_offset)? else {
             return Ok(false);
         };
-        Ok(self.is_message(phy_offset)? && self.log.is_left_over(&self.files, number, phy_offset)?)
+        Ok(self.is_message(phy_offset)? && self.log.is_truncated_message(&self.files, number, phy_offset)?)
     }
 
     fn find_any<T>(
@@ -135,7 +136,7 @@ impl<'a> LookUp<'a> {
         if size > file.len - at {
             return Ok(None);
         }
-        let there = usize::try_from(file.len.saturating_sub(at)).unwrap_or(usize::MAX).min(head.len());
+        let there = usize_of(file.len.saturating_sub(at)).min(head.len());
         let head = head.get_mut(..there).unwrap_or_default();
         source.read_exact_at(head, at).map_err(|e| Error::io(&file.path, e))?;
         Ok(frame::store_timestamp_of_head(head, self.log.options.versions))

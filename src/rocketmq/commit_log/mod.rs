@@ -5,41 +5,39 @@
 //! frame that a broker would refuse. Only [`mod@write`] and [`super::truncate`] create or change files.
 //! docs/formats/rocketmq-commitlog.md describes the format.
 
+mod cut_off;
 mod decode;
 pub mod frame;
+mod frame_collector;
 mod frames_at;
-mod gather;
-mod head_times;
-mod left_over;
+
 mod log;
 mod lookup;
-mod offset_reader;
 mod planned;
 mod read;
-mod repair;
+pub(crate) mod recovery;
 mod scan;
 pub mod write;
 
 pub(crate) use decode::batch::BatchBuilder;
 pub use decode::batch::Bodies;
+pub use decode::block::Place;
+pub(crate) use decode::block::Row;
 pub use decode::message::Message;
 pub(crate) use decode::property_map;
 pub use decode::property_map::PropertyMap;
-pub use decode::row::Place;
-pub(crate) use decode::row::Row;
 pub use decode::suspect::{SplitMessages, Suspect, split_cut_off};
 pub use decode::{body, columns, text};
 pub use frame::{Stop, properties};
+pub(crate) use frame_collector::{FrameCollector, KeptFrames};
 pub(crate) use frames_at::{FramesAt, Wanted};
-pub(crate) use gather::{Gather, KeptFrames};
-pub use head_times::HeadTimes;
 pub use log::{CommitLog, KnownEnd, Options};
 pub use planned::{Lost, PlannedLog};
+pub use read::HeadTimes;
 pub use read::StoreTimes;
-pub(crate) use repair::recovery;
-pub use repair::recovery::{Recovery, Start};
+pub use recovery::{Recovery, Start};
+pub use scan::filter::{AtDamage, ScanOptions};
 pub use scan::filter::{Filter, TextSet};
-pub use scan::options::{AtDamage, ScanOptions};
 pub use scan::reader::MessageReader;
 pub use scan::walk::Scan;
 

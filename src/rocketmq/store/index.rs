@@ -11,7 +11,7 @@ use crate::io::{Location, ProcessMutex, storage};
 use crate::report::Report;
 use crate::rocketmq::commit_log::CommitLog;
 use crate::rocketmq::index_recovery::holds_tags;
-use crate::rocketmq::seal::{SealedStore, Standing};
+use crate::rocketmq::seal::{SealedStore, UnchangedFiles};
 use crate::time_range::TimeRange;
 
 /// COMPAT(rocketmq IndexService#queryOffset, B16): no answer of a broker holds more candidates (`maxMsgsNumBatch`).
@@ -33,7 +33,7 @@ struct State {
     /// All index files, once they were searched.
     all: Option<Arc<IndexFiles>>,
     /// The files that the sealed index stands for, and the others.
-    standing: Option<Arc<Standing>>,
+    unchanged: Option<Arc<UnchangedFiles>>,
     others: Option<Arc<IndexFiles>>,
     /// The reason why the sealed index is not used any more.
     damage: Option<String>,
@@ -43,7 +43,7 @@ struct State {
 /// The index at one moment: the files that the sealed index replaces, and those that are searched one by one.
 #[derive(Clone, Debug)]
 pub struct IndexView {
-    standing: Option<Arc<Standing>>,
+    unchanged: Option<Arc<UnchangedFiles>>,
     files: Option<Arc<IndexFiles>>,
 }
 
@@ -53,7 +53,7 @@ pub struct SealedAnswer {
     /// The directory of the sealed index.
     pub directory: Location,
     /// The files that it stands for.
-    pub standing: Arc<Standing>,
+    pub unchanged: Arc<UnchangedFiles>,
     /// Offsets, newest first.
     pub offsets: Vec<i64>,
 }
@@ -139,7 +139,7 @@ impl StoreIndex {
     /// # Errors
     /// As [`Self::all_files`].
     pub fn unsealed_view(&self) -> Result<Option<IndexView>> {
-        Ok(self.all_files()?.map(|files| IndexView { standing: None, files: Some(files) }))
+        Ok(self.all_files()?.map(|files| IndexView { unchanged: None, files: Some(files) }))
     }
 
     /// Finds the index files that are as they were when they were sealed, and opens the others. `None` if all have to be searched.
@@ -148,18 +148,18 @@ impl StoreIndex {
             return Ok(None);
         };
         let Some((slots, entries)) = sealed.geometry() else { return Ok(None) };
-        let standing = sealed.standing(&self.directory)?;
-        if standing.names.is_empty() {
-            self.state.with(|state| (state.standing, state.others) = (None, None));
+        let unchanged = sealed.unchanged_files(&self.directory)?;
+        if unchanged.names.is_empty() {
+            self.state.with(|state| (state.unchanged, state.others) = (None, None));
             return Ok(None);
         }
-        let without: BTreeSet<String> = standing.names.iter().cloned().collect();
+        let without: BTreeSet<String> = unchanged.names.iter().cloned().collect();
         let listed = crate::hash_index::directory::list(&self.directory)?;
         let has_others = listed.iter().any(|entry| !without.contains(&entry.name));
-        let (known, others) = self.state.with(|state| (state.standing.clone(), state.others.clone()));
-        let standing = match known {
-            Some(known) if *known == standing => known,
-            _ => Arc::new(standing),
+        let (known, others) = self.state.with(|state| (state.unchanged.clone(), state.others.clone()));
+        let unchanged = match known {
+            Some(known) if *known == unchanged => known,
+            _ => Arc::new(unchanged),
         };
         let is_same = |others: &Arc<IndexFiles>| others.options().without == without;
         let others = match others.filter(|others| has_others && is_same(others)) {
@@ -176,8 +176,8 @@ impl StoreIndex {
             }
             others => others,
         };
-        let view = IndexView { standing: Some(standing), files: others };
-        self.state.with(|state| (state.standing, state.others) = (view.standing.clone(), view.files.clone()));
+        let view = IndexView { unchanged: Some(unchanged), files: others };
+        self.state.with(|state| (state.unchanged, state.others) = (view.unchanged.clone(), view.files.clone()));
         Ok(Some(view))
     }
 
@@ -191,7 +191,7 @@ impl StoreIndex {
         self.state.with(|state| {
             state.notes.push(format!("the sealed index is not used any more, each index file is asked: {error}"));
             state.damage = Some(error.to_string());
-            (state.standing, state.others) = (None, None);
+            (state.unchanged, state.others) = (None, None);
         });
     }
 
@@ -202,8 +202,8 @@ impl StoreIndex {
     pub fn candidates(&self, view: &IndexView, hashes: &[i32], times: TimeRange) -> Result<Candidates> {
         let mut found = Candidates { offsets: vec![Vec::new(); hashes.len()], ..Candidates::default() };
         let mut files = view.files.clone();
-        if let (Some(sealed), Some(standing)) = (&self.sealed, &view.standing) {
-            match sealed.select(standing, hashes, times) {
+        if let (Some(sealed), Some(unchanged)) = (&self.sealed, &view.unchanged) {
+            match sealed.select(unchanged, hashes, times) {
                 Ok(hits) => found.add(&hits),
                 Err(error @ (Error::Corrupt { .. } | Error::Io { .. })) => {
                     self.give_up(&error);
@@ -235,12 +235,12 @@ impl StoreIndex {
     /// # Errors
     /// `Corrupt` if a file of the sealed index is damaged; an I/O error.
     pub fn ask_sealed(&self, hash: i32, times: TimeRange) -> Result<Option<SealedAnswer>> {
-        let Some((sealed, standing)) = self.sealed.as_ref().zip(self.sealed_view()?.and_then(|view| view.standing))
+        let Some((sealed, unchanged)) = self.sealed.as_ref().zip(self.sealed_view()?.and_then(|view| view.unchanged))
         else {
             return Ok(None);
         };
-        let offsets = sealed.select(&standing, &[hash], times)?.phy_offsets().to_vec();
-        Ok(Some(SealedAnswer { directory: sealed.directory().to_owned(), standing, offsets }))
+        let offsets = sealed.select(&unchanged, &[hash], times)?.phy_offsets().to_vec();
+        Ok(Some(SealedAnswer { directory: sealed.directory().to_owned(), unchanged, offsets }))
     }
 
     /// Returns what is sealed, for people; `None` without a sealed index.
@@ -258,7 +258,7 @@ impl StoreIndex {
             None => 0,
         };
         let (names, entries) =
-            view.and_then(|view| view.standing).map_or((0, 0), |standing| (standing.names.len(), standing.entries));
+            view.and_then(|view| view.unchanged).map_or((0, 0), |unchanged| (unchanged.names.len(), unchanged.entries));
         let others = if others == 0 { String::new() } else { format!(", {others} other files") };
         let place = sealed.directory().display();
         Ok(Some(format!("{names} index files with {} entries in {place}{others}", thousands(entries))))
@@ -269,10 +269,10 @@ impl StoreIndex {
     /// # Errors
     /// As [`Self::all_files`]. Damage is a finding.
     pub fn verify_sealed(&self, log: &Arc<CommitLog>) -> Result<Option<Report>> {
-        let standing = self.sealed_view()?.and_then(|view| view.standing);
-        let Some((sealed, standing)) = self.sealed.as_ref().zip(standing) else { return Ok(None) };
+        let unchanged = self.sealed_view()?.and_then(|view| view.unchanged);
+        let Some((sealed, unchanged)) = self.sealed.as_ref().zip(unchanged) else { return Ok(None) };
         let files = self.all_files()?.map_or(Ok(Vec::new()), |files| files.refresh())?;
-        sealed.verify(&standing, log, &files).map(Some)
+        sealed.verify(&unchanged, log, &files).map(Some)
     }
 
     /// Returns whether tags are indexed, or there is no entry at all.
@@ -318,9 +318,9 @@ impl IndexView {
     /// An I/O error.
     pub fn covered(&self) -> Result<Vec<Range>> {
         let mut covered = Vec::new();
-        if let Some(standing) = &self.standing {
-            covered.extend(standing.spans.iter().map(|(begin, end)| (begin.saturating_add(1), *end)));
-            covered.extend_from_slice(&standing.joints);
+        if let Some(unchanged) = &self.unchanged {
+            covered.extend(unchanged.spans.iter().map(|(begin, end)| (begin.saturating_add(1), *end)));
+            covered.extend_from_slice(&unchanged.complete_ranges);
         }
         for file in self.files.as_ref().map_or(Ok(Vec::new()), |files| files.whole())? {
             if !file.is_empty()? {
@@ -341,12 +341,12 @@ impl IndexView {
 
     /// Returns whether the sealed index records whether tags are indexed.
     pub fn knows_tags(&self) -> bool {
-        self.standing.as_ref().is_some_and(|standing| standing.entries > 0)
+        self.unchanged.as_ref().is_some_and(|unchanged| unchanged.entries > 0)
     }
 
     /// Returns whether all files are searched one by one.
     pub fn is_unsealed(&self) -> bool {
-        self.standing.is_none()
+        self.unchanged.is_none()
     }
 
     /// Returns the offset of the message of the last index entry; -1 without one.
@@ -354,7 +354,7 @@ impl IndexView {
     /// # Errors
     /// An I/O error.
     pub fn last_message(&self) -> Result<i64> {
-        let spans = self.standing.iter().flat_map(|standing| standing.spans.iter().map(|(_, end)| *end));
+        let spans = self.unchanged.iter().flat_map(|unchanged| unchanged.spans.iter().map(|(_, end)| *end));
         let mut last = spans.max().unwrap_or(-1);
         let whole = if self.is_unsealed() { self.files.as_ref().map(|files| files.whole()) } else { None };
         for file in whole.unwrap_or_else(|| self.files())? {

@@ -321,8 +321,8 @@ impl PageReader {
         })?;
         let (found, reader) = offsets_of(reader)?;
         let is_salvage = at_damage != AtDamage::Stop;
-        let told = reader.checked().findings.iter().filter(|found| is_within(found, begin, end));
-        self.findings.extend(told.filter(|found| is_salvage || found.kind == Kind::FileGap).cloned());
+        let of_page = reader.checked().findings.iter().filter(|found| is_within(found, begin, end));
+        self.findings.extend(of_page.filter(|found| is_salvage || found.kind == Kind::FileGap).cloned());
         Ok((found, reader.stop().map_or(end, |stop| signed(stop.phy_offset))))
     }
 }

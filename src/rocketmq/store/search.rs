@@ -13,7 +13,7 @@ use super::unindexed::{Progress, no_progress};
 use crate::error::Result;
 use crate::hash_index::{self, Hits, IndexFile, KeyColumn, Keys, Topics, key_hash};
 use crate::report::Finding;
-use crate::rocketmq::candidates::{self, Checks, Counts, Question, VerifiedMessages};
+use crate::rocketmq::candidates::{self, Checks, Counts, KeyQuery, VerifiedMessages};
 use crate::rocketmq::commit_log::CommitLog;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::index_entries::TAGS_PREFIX;
@@ -111,8 +111,8 @@ impl Store {
             first_row: None,
         };
         let topic = if query.is_any_topic { None } else { topics.into_iter().next() };
-        let question = Question { topic, key: Some(query.key), candidates: found.offsets.concat() };
-        let mut messages = VerifiedMessages::new(Arc::clone(&log), vec![question], checks)?;
+        let key_query = KeyQuery { topic, key: Some(query.key), candidates: found.offsets.concat() };
+        let mut messages = VerifiedMessages::new(Arc::clone(&log), vec![key_query], checks)?;
         let mut batches = Vec::new();
         while let Some(batch) = messages.next_batch()? {
             batches.push(batch);
@@ -312,15 +312,15 @@ impl FoundBatches {
             .map(|row| if self.query.hashes.is_valid(row) { self.query.hashes.value(row) } else { -1 })
             .collect();
         let found = self.store.candidates(self.view.as_ref(), &hashes, self.query.times)?;
-        let question = |(row, candidates): (usize, Vec<i64>)| {
+        let key_query = |(row, candidates): (usize, Vec<i64>)| {
             let topics = &self.query.topics;
             let topic = topics.get(if topics.len() == 1 { 0 } else { row }).cloned().flatten();
             let key = self.query.keys.get(row).cloned().flatten();
-            if topic.is_some() && key.is_some() { Question { topic, key, candidates } } else { Question::default() }
+            if topic.is_some() && key.is_some() { KeyQuery { topic, key, candidates } } else { KeyQuery::default() }
         };
-        let questions = rows.clone().zip(found.offsets).map(question).collect();
+        let wanted = rows.clone().zip(found.offsets).map(key_query).collect();
         let checks = Checks { first_row: Some(i64::try_from(rows.start).unwrap_or(i64::MAX)), ..self.checks.clone() };
-        self.step = VerifiedMessages::new(Arc::clone(&self.log), questions, checks)?;
+        self.step = VerifiedMessages::new(Arc::clone(&self.log), wanted, checks)?;
         self.next = rows.end;
         Ok(())
     }
@@ -419,8 +419,8 @@ impl KeyView {
         }
         let mut offsets = [hits.phy_offsets().to_vec()];
         self.store.unindexed.add_candidates(&[hash], &mut offsets);
-        let question =
-            Question { topic: Some(topic.to_owned()), key: Some(key.to_owned()), candidates: offsets.concat() };
-        candidates::frames_with_key(&self.log, question, &checks, max_num, max_bytes)
+        let key_query =
+            KeyQuery { topic: Some(topic.to_owned()), key: Some(key.to_owned()), candidates: offsets.concat() };
+        candidates::frames_with_key(&self.log, key_query, &checks, max_num, max_bytes)
     }
 }

@@ -172,7 +172,7 @@ def test_a_lookup_reads_one_small_row_group_that_other_programs_read_too(tmp_pat
         at += size
     with MessageStore.open(root) as store:
         opened = SealedStore.open(root / "_logdex")
-        files = opened.standing(root / "index")
+        files = opened.unchanged_files(root / "index")
         for number in range(0, 9_000, 1_000):
             before = opened.reads
             (found,) = opened.select(files, [f"n{number}"], topics="orders").to_pylist()

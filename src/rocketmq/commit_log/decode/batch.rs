@@ -9,13 +9,13 @@ use std::sync::Arc;
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 
-use crate::arrow::byte_column::ByteColumn;
-use crate::arrow::byte_column::Piece;
+use crate::arrow::columns::ByteColumn;
+use crate::arrow::columns::Piece;
+use crate::rocketmq::commit_log::decode::block::Row;
 use crate::rocketmq::commit_log::decode::block::{Block, Known, decoded};
 use crate::rocketmq::commit_log::decode::body::BodyDecoder;
 use crate::rocketmq::commit_log::decode::column_builder::ColumnBuilder;
 use crate::rocketmq::commit_log::decode::columns::{self, Column};
-use crate::rocketmq::commit_log::decode::row::Row;
 use crate::rocketmq::commit_log::frame::COMPRESSED;
 
 /// A batch with at least one row ends before it is larger than this.

@@ -1,11 +1,14 @@
 //! A block of messages that are added to the columns together, with the values that several columns share.
 
 use std::borrow::Cow;
+use std::path::Path;
 
-use crate::arrow::byte_column::Piece;
+use crate::arrow::columns::Piece;
 use crate::java_text::decode_utf8;
-use crate::rocketmq::commit_log::decode::row::Row;
+use crate::rocketmq::commit_log::decode::body::BodyError;
+use crate::rocketmq::commit_log::decode::suspect::Suspect;
 use crate::rocketmq::commit_log::decode::text::{HostText, HostTexts};
+use crate::rocketmq::commit_log::frame::Frame;
 use crate::rocketmq::commit_log::frame::properties::{Entry, KnownNames, Names};
 
 /// The properties of a message.
@@ -103,4 +106,30 @@ pub(crate) fn decoded(rows: &[Row<'_>]) -> Vec<Option<String>> {
         Cow::Borrowed(_) => None,
     };
     rows.iter().map(decode).collect()
+}
+
+/// The location of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place<'a> {
+    /// Log offset.
+    pub phy_offset: u64,
+    /// Name of the file.
+    pub path: &'a Path,
+    /// Offset in the file.
+    pub file_offset: u64,
+}
+
+impl Place<'_> {
+    /// Returns the message for a body that cannot be decoded.
+    pub(crate) fn body_error(&self, error: &BodyError) -> String {
+        format!("{} at byte {}: {error}", self.path.display(), self.file_offset)
+    }
+}
+
+/// A message to add.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row<'a> {
+    pub(crate) frame: Frame<'a>,
+    pub(crate) place: Place<'a>,
+    pub(crate) suspect: Suspect,
 }

@@ -10,6 +10,7 @@ use flate2::{Decompress, FlushDecompress, Status};
 use zstd::zstd_safe;
 
 use crate::decompress::{DecodeError, Output, lz4_frame, zstd_frame};
+use crate::io::usize_of;
 use crate::rocketmq::commit_log::frame::COMPRESSED;
 
 /// The reason why a body cannot be decoded.
@@ -102,8 +103,8 @@ fn zlib(decoder: &mut Decompress, stored: &[u8], output: &mut Output) -> Result<
         let status = decoder
             .decompress(rest, free, FlushDecompress::Finish)
             .map_err(|e| fail(e.message().unwrap_or("not in the format")))?;
-        let consumed = usize::try_from(decoder.total_in() - before_in).unwrap_or(usize::MAX);
-        let produced = usize::try_from(decoder.total_out() - before_out).unwrap_or(usize::MAX);
+        let consumed = usize_of(decoder.total_in() - before_in);
+        let produced = usize_of(decoder.total_out() - before_out);
         rest = rest.get(consumed..).unwrap_or_default();
         output.add(produced)?;
         if status == Status::StreamEnd {

@@ -8,10 +8,10 @@ use arrow_array::{Array as _, ArrayRef, MapArray, StructArray};
 use arrow_buffer::{NullBufferBuilder, OffsetBuffer};
 use arrow_schema::{DataType, Field};
 
-use crate::arrow::byte_column::ByteColumn;
-use crate::arrow::byte_column::Piece;
-use crate::arrow::number_column::NumberColumn;
-use crate::arrow::recycled::Recycled;
+use crate::arrow::columns::ByteColumn;
+use crate::arrow::columns::NumberColumn;
+use crate::arrow::columns::Piece;
+use crate::arrow::columns::Recycled;
 use crate::java_text::decode_utf8;
 use crate::rocketmq::commit_log::decode::block::Block;
 use crate::rocketmq::commit_log::decode::columns::{self, Column};

@@ -1,8 +1,8 @@
 //! One owned message.
 
 use crate::java_text::decode_utf8;
+use crate::rocketmq::commit_log::decode::block::Place;
 use crate::rocketmq::commit_log::decode::body::BodyDecoder;
-use crate::rocketmq::commit_log::decode::row::Place;
 use crate::rocketmq::commit_log::decode::text;
 use crate::rocketmq::commit_log::frame::{Frame, Layout, properties};
 

@@ -7,6 +7,5 @@ pub(crate) mod column_builder;
 pub mod columns;
 pub(crate) mod message;
 pub(crate) mod property_map;
-pub(crate) mod row;
 pub(crate) mod suspect;
 pub mod text;

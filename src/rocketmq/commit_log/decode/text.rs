@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::arrow::byte_column::Piece;
+use crate::arrow::columns::Piece;
 
 /// Writes `ip:port`, or `[ip]:port` with an RFC 5952 address for IPv6. Replaces `text`.
 ///

@@ -1,8 +1,8 @@
 //! Check whether a broker would accept a frame. Source: upstream `CommitLog#checkMessageAndReturnSize`.
 
 use super::fields::{Frame, Layout, body_crc};
+use super::layout::Versions;
 use super::layout::{MAGIC_BLANK, MAGIC_V1, MAGIC_V2, PHY_OFFSET, array, i32_at};
-use super::versions::Versions;
 use crate::rocketmq::commit_log::frame::properties;
 use crate::rocketmq::names::{DELAY, SCHEDULE_TOPIC};
 

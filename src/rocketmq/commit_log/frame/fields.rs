@@ -6,7 +6,7 @@ use super::layout::{
     BEFORE_BODY_LENGTH, BODY_CRC, BORN_HOST, BORN_TIMESTAMP, FLAG, FrameBytes, MAGIC_V2, PHY_OFFSET, QUEUE_ID,
     QUEUE_OFFSET, SYS_FLAG, array, host_lens, i32_at,
 };
-use crate::arrow::byte_column::Piece;
+use crate::arrow::columns::Piece;
 
 /// The lengths of a valid frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +140,11 @@ impl<'a> Frame<'a> {
     #[inline]
     fn topic_at(&self) -> usize {
         self.after_hosts() + 16 + self.layout.body as usize + usize::from(self.layout.topic_length)
+    }
+
+    /// Returns the length of the frame in bytes, to be added to an offset.
+    pub(crate) fn total(&self) -> u64 {
+        u64::from(self.layout.total)
     }
 
     /// Returns the length of the frame in bytes.

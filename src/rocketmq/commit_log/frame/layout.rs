@@ -19,8 +19,6 @@
 
 use std::io;
 
-use super::versions::Versions;
-
 /// Magic of a message with a one-byte topic length (version 1).
 pub const MAGIC_V1: u32 = 0xdaa3_20a7;
 /// Magic of a message with a two-byte topic length (version 2), written since 5.1.0 for topics longer than 127 bytes.
@@ -130,4 +128,13 @@ pub(crate) fn store_timestamp_of_head(head: &[u8], versions: Versions) -> Option
 pub(crate) fn store_timestamp_without_magic(head: &[u8]) -> Option<i64> {
     let (born_host, _) = host_lens(i32_at(head, SYS_FLAG)?);
     array(head, BORN_HOST + usize::from(born_host)).map(i64::from_be_bytes)
+}
+
+/// The frame versions that count as messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Versions {
+    /// Version 1 only, as for brokers before 5.1.0: a frame of version 2 ends the log.
+    V1,
+    /// Versions 1 and 2.
+    V1AndV2,
 }

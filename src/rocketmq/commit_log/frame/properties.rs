@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use crate::arrow::byte_column::Piece;
+use crate::arrow::columns::Piece;
 
 /// The producer's keys, separated by spaces.
 pub const KEYS: &str = "KEYS";

@@ -2,7 +2,6 @@
 
 pub(crate) mod block_reader;
 pub(crate) mod filter;
-pub(crate) mod options;
 pub(crate) mod parallel;
 pub(crate) mod pipe;
 pub(crate) mod reader;

@@ -23,8 +23,8 @@ use crate::rocketmq::commit_log::decode::batch::BatchBuilder;
 use crate::rocketmq::commit_log::frame::Stop;
 use crate::rocketmq::commit_log::log::Options;
 use crate::rocketmq::commit_log::scan::block_reader::BlockReader;
-use crate::rocketmq::commit_log::scan::options::{AtDamage, ScanOptions};
-use crate::rocketmq::commit_log::scan::pipe::{Pipe, Tap};
+use crate::rocketmq::commit_log::scan::filter::{AtDamage, ScanOptions};
+use crate::rocketmq::commit_log::scan::pipe::{Pipe, PipeSender};
 use crate::rocketmq::commit_log::scan::salvage::next_frame;
 use crate::rocketmq::commit_log::scan::walk::Scan;
 use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, SCAN_WINDOW, Window};
@@ -43,7 +43,7 @@ struct Piece {
 }
 
 /// A thread's result for a piece: its start, its batches, and its end.
-enum Told {
+enum PieceResult {
     Begin(u64),
     Batch(RecordBatch),
     End(Stop, Report),
@@ -52,7 +52,7 @@ enum Told {
 
 struct Task {
     piece: Piece,
-    tell: Tap<Told>,
+    sender: PipeSender<PieceResult>,
 }
 
 /// Offset of the next message.
@@ -99,32 +99,32 @@ impl Rules {
     }
 
     /// Reads a piece with the thread's builder. The builder's memory is kept from piece to piece.
-    fn run(&self, piece: &Piece, tell: &Tap<Told>, kept: &mut Option<BatchBuilder>) {
-        let told = self.guess(piece).and_then(|begin| {
-            if !tell.send(Told::Begin(begin), 0) || begin >= piece.end {
-                return Ok(Told::End(Stop { phy_offset: begin, refusal: None }, Report::default()));
+    fn run(&self, piece: &Piece, sender: &PipeSender<PieceResult>, kept: &mut Option<BatchBuilder>) {
+        let results = self.guess(piece).and_then(|begin| {
+            if !sender.send(PieceResult::Begin(begin), 0) || begin >= piece.end {
+                return Ok(PieceResult::End(Stop { phy_offset: begin, refusal: None }, Report::default()));
             }
             let builder = kept.take().unwrap_or_else(|| self.builder());
             let mut reader = self.read(piece, begin, builder)?;
             while let Some(batch) = reader.next_batch()? {
                 let bytes = batch.get_array_memory_size();
-                if !tell.send(Told::Batch(batch), bytes) {
+                if !sender.send(PieceResult::Batch(batch), bytes) {
                     break;
                 }
             }
             let stop = reader.scan.stop().cloned().unwrap_or(Stop { phy_offset: begin, refusal: None });
             let checked = reader.scan.checked().clone();
             *kept = Some(reader.builder);
-            Ok(Told::End(stop, checked))
+            Ok(PieceResult::End(stop, checked))
         });
-        tell.send(told.unwrap_or_else(Told::Failed), 0);
+        sender.send(results.unwrap_or_else(PieceResult::Failed), 0);
     }
 }
 
 /// A piece that is being read.
 enum Running {
     /// Read by a thread.
-    Told(Pipe<Told>),
+    PieceResult(Pipe<PieceResult>),
     /// Read in the caller's thread, because the guess was wrong.
     Here(Box<BlockReader<FileSource>>),
     /// All that follows damage.
@@ -136,7 +136,7 @@ pub(crate) struct Parallel {
     rules: Arc<Rules>,
     pieces: std::vec::IntoIter<Piece>,
     tasks: Option<Sender<Task>>,
-    ahead: VecDeque<(Piece, Pipe<Told>)>,
+    ahead: VecDeque<(Piece, Pipe<PieceResult>)>,
     current: Option<(Piece, Running)>,
     /// The walk that continues after damage.
     rest: Option<Scan<FileSource>>,
@@ -183,10 +183,10 @@ impl Parallel {
                 let mut kept = None;
                 loop {
                     let task = taken.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                    let Ok(Task { piece, tell }) = task else {
+                    let Ok(Task { piece, sender }) = task else {
                         break;
                     };
-                    rules.run(&piece, &tell, &mut kept);
+                    rules.run(&piece, &sender, &mut kept);
                 }
             };
             // If a thread cannot be started, the others read its pieces; without any, the caller does.
@@ -231,12 +231,12 @@ impl Parallel {
         let Some(piece) = self.pieces.next() else {
             return;
         };
-        let (tell, told) = Pipe::new();
+        let (sender, results) = Pipe::new();
         if let Some(tasks) = &self.tasks {
             // The threads run as long as there are tasks.
-            let _ = tasks.send(Task { piece: piece.clone(), tell });
+            let _ = tasks.send(Task { piece: piece.clone(), sender });
         }
-        self.ahead.push_back((piece, told));
+        self.ahead.push_back((piece, results));
     }
 
     pub(crate) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
@@ -262,11 +262,11 @@ impl Parallel {
                     self.stop = reader.scan.stop().cloned();
                     break;
                 }
-                Running::Told(told) => match told.recv().map_err(|e| Error::io(&piece.file.path, e))? {
-                    Some(Told::Batch(batch)) => return Ok(Some(batch)),
-                    Some(Told::End(stop, checked)) => (Some(stop), checked),
-                    Some(Told::Failed(error)) => return Err(error),
-                    Some(Told::Begin(_)) | None => return Err(lost(&piece.file)),
+                Running::PieceResult(results) => match results.recv().map_err(|e| Error::io(&piece.file.path, e))? {
+                    Some(PieceResult::Batch(batch)) => return Ok(Some(batch)),
+                    Some(PieceResult::End(stop, checked)) => (Some(stop), checked),
+                    Some(PieceResult::Failed(error)) => return Err(error),
+                    Some(PieceResult::Begin(_)) | None => return Err(lost(&piece.file)),
                 },
             };
             let end = piece.file.end();
@@ -316,18 +316,18 @@ impl Parallel {
 
     /// Goes to the next piece that has messages.
     fn enter_next_piece(&mut self) -> Result<()> {
-        let Some((piece, told)) = self.ahead.pop_front() else {
+        let Some((piece, results)) = self.ahead.pop_front() else {
             let phy_offset = match self.next {
                 Next::At(at) => at,
                 Next::NextFile => self.last_end,
             };
-            self.gaps.tell(u64::MAX, &mut self.checked);
+            self.gaps.report(u64::MAX, &mut self.checked);
             self.finish(Stop { phy_offset, refusal: None });
             return Ok(());
         };
         self.look().map_err(|e| Error::io(&piece.file.path, e))?;
         self.hand_out();
-        self.gaps.tell(piece.begin, &mut self.checked);
+        self.gaps.report(piece.begin, &mut self.checked);
         self.last_end = piece.file.end();
         let begin = match self.next {
             Next::At(at) => at,
@@ -339,9 +339,9 @@ impl Parallel {
         if begin >= piece.end {
             return Ok(());
         }
-        let running = match told.recv().map_err(|e| Error::io(&piece.file.path, e))? {
-            Some(Told::Begin(guess)) if guess == begin => Running::Told(told),
-            Some(Told::Failed(error)) => return Err(error),
+        let running = match results.recv().map_err(|e| Error::io(&piece.file.path, e))? {
+            Some(PieceResult::Begin(guess)) if guess == begin => Running::PieceResult(results),
+            Some(PieceResult::Failed(error)) => return Err(error),
             // There is no thread, or it guessed wrong.
             _ => Running::Here(Box::new(self.rules.read(&piece, begin, self.rules.builder())?)),
         };

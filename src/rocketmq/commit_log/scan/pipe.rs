@@ -35,13 +35,13 @@ pub(crate) struct Pipe<T>(Arc<Shared<T>>);
 
 /// The sending end.
 #[derive(Debug)]
-pub(crate) struct Tap<T>(Arc<Shared<T>>);
+pub(crate) struct PipeSender<T>(Arc<Shared<T>>);
 
 impl<T> Pipe<T> {
-    pub(crate) fn new() -> (Tap<T>, Self) {
+    pub(crate) fn new() -> (PipeSender<T>, Self) {
         let state = State { items: VecDeque::new(), bytes: 0, has_sender: true, has_receiver: true };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
-        (Tap(Arc::clone(&shared)), Self(shared))
+        (PipeSender(Arc::clone(&shared)), Self(shared))
     }
 
     /// Waits for the next item; `None` if there is none and the sender is gone.
@@ -66,7 +66,7 @@ impl<T> Pipe<T> {
     }
 }
 
-impl<T> Tap<T> {
+impl<T> PipeSender<T> {
     /// Waits for space and sends an item of this size. Returns false if the receiver is gone.
     pub(crate) fn send(&self, item: T, bytes: usize) -> bool {
         let state = self.0.lock();
@@ -90,7 +90,7 @@ impl<T> Drop for Pipe<T> {
     }
 }
 
-impl<T> Drop for Tap<T> {
+impl<T> Drop for PipeSender<T> {
     fn drop(&mut self) {
         self.0.lock().has_sender = false;
         self.0.changed.notify_all();

@@ -9,7 +9,7 @@ use crate::report::Report;
 use crate::rocketmq::commit_log::decode::batch::{BatchBuilder, Bodies};
 use crate::rocketmq::commit_log::decode::columns::{self, Column};
 use crate::rocketmq::commit_log::frame::Stop;
-use crate::rocketmq::commit_log::offset_reader::OffsetReader;
+use crate::rocketmq::commit_log::frames_at::OffsetReader;
 use crate::rocketmq::commit_log::scan::block_reader::BlockReader;
 use crate::rocketmq::commit_log::scan::parallel::Parallel;
 use crate::rocketmq::commit_log::scan::walk::Scan;

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::io::ReadAt;
+use crate::io::usize_of;
 use crate::report::{Kind, Report};
-use crate::rocketmq::commit_log::decode::row::{Place, Row};
+use crate::rocketmq::commit_log::decode::block::{Place, Row};
 use crate::rocketmq::commit_log::decode::suspect::Suspect;
 use crate::rocketmq::commit_log::frame::{self, Found, Frame, Layout, Refusal, Stop, Versions};
 use crate::rocketmq::commit_log::scan::filter::Filter;
@@ -27,7 +28,7 @@ const PATIENCE: usize = 10;
 const MOMENT: Duration = Duration::from_millis(10);
 
 /// The bytes after a batch that is not completed.
-enum Behind {
+enum Following {
     Nothing,
     /// Only messages of the store time of the batch. A batch that is put now has one.
     SameTime,
@@ -42,7 +43,7 @@ enum Behind {
 /// An I/O error, with the path.
 pub(crate) fn uncommitted(source: &impl ReadAt, file: &OffsetFile, at: u64) -> Result<Option<i64>> {
     let mut head = [0; frame::HEAD];
-    let len = usize::try_from(file.len.saturating_sub(at)).unwrap_or(usize::MAX).min(head.len());
+    let len = usize_of(file.len.saturating_sub(at)).min(head.len());
     let head = head.get_mut(..len).unwrap_or_default();
     source.read_exact_at(head, at).map_err(|e| Error::io(&file.path, e))?;
     let is_batch = frame::is_uncommitted(head, file.start.saturating_add(at));
@@ -309,15 +310,16 @@ impl<S: ReadAt> Scan<S> {
                     {
                         break;
                     }
-                    let behind = self.next_frame()?;
-                    if (refusal != Refusal::Unwritten || behind.is_some()) && self.is_written_by_now()? {
+                    let following = self.next_frame()?;
+                    if (refusal != Refusal::Unwritten || following.is_some()) && self.is_written_by_now()? {
                         continue;
                     }
                     // Truncated messages follow only in the last file, and only its messages show them.
-                    if behind.is_some() && self.is_in_last_file() && self.went_back(self.next_file.saturating_sub(1)) {
+                    if following.is_some() && self.is_in_last_file() && self.went_back(self.next_file.saturating_sub(1))
+                    {
                         continue;
                     }
-                    self.refuse(refusal, behind)?;
+                    self.refuse(refusal, following)?;
                 }
             }
         }
@@ -336,10 +338,10 @@ impl<S: ReadAt> Scan<S> {
         let stop = Stop { phy_offset: self.position, refusal: Some(Refusal::Unwritten) };
         let file = self.current.as_ref().map(|(file, _)| file.clone());
         if let Some(file) = file.filter(|_| self.salvage.is_some()) {
-            match self.behind_uncommitted(time)? {
-                Behind::Nothing => {}
-                Behind::Later => return Ok(false),
-                Behind::SameTime => {
+            match self.following_uncommitted(time)? {
+                Following::Nothing => {}
+                Following::Later => return Ok(false),
+                Following::SameTime => {
                     for _ in 0..PATIENCE {
                         if self.is_written_since(&file, &stop)? {
                             self.window.clear();
@@ -357,8 +359,8 @@ impl<S: ReadAt> Scan<S> {
     }
 
     /// Returns which messages follow a batch of this store time that is not completed, here or in later files.
-    fn behind_uncommitted(&mut self, time: i64) -> Result<Behind> {
-        let mut behind = Behind::Nothing;
+    fn following_uncommitted(&mut self, time: i64) -> Result<Following> {
+        let mut following = Following::Nothing;
         let (mut search, mut probe) = (Window::new(SCAN_WINDOW), Window::new(LOOKUP_WINDOW));
         let here = self.next_file.saturating_sub(1);
         for number in here..self.files.len() {
@@ -370,10 +372,10 @@ impl<S: ReadAt> Scan<S> {
             loop {
                 match probe.check(&source, at, file.len, self.versions).map_err(fail)? {
                     Found::Message(layout) if probe.frame(at, layout).store_timestamp() == time => {
-                        behind = Behind::SameTime;
+                        following = Following::SameTime;
                         at += u64::from(layout.total());
                     }
-                    Found::Message(_) => return Ok(Behind::Later),
+                    Found::Message(_) => return Ok(Following::Later),
                     Found::Blank => break,
                     Found::Refused(_) => {
                         let (len, versions) = (file.len, self.versions);
@@ -384,7 +386,7 @@ impl<S: ReadAt> Scan<S> {
                 }
             }
         }
-        Ok(behind)
+        Ok(following)
     }
 
     /// Handles padding that does not end with its file. A broker goes to the next file.
@@ -393,9 +395,9 @@ impl<S: ReadAt> Scan<S> {
             self.stop = Some(Stop { phy_offset: self.position, refusal: None });
             return Ok(());
         }
-        let behind = self.next_frame()?;
+        let following = self.next_frame()?;
         // The messages of all files show which of the messages in the padding are older.
-        if behind.is_some() && self.went_back(0) {
+        if following.is_some() && self.went_back(0) {
             return Ok(());
         }
         if let (Some((file, _)), Some(salvage)) = (&self.current, &mut self.salvage) {
@@ -404,7 +406,7 @@ impl<S: ReadAt> Scan<S> {
             self.checked.find(&file.path, self.next, Kind::LogBlank, expected, format!("size {size}"));
             salvage.past.leave_file();
         }
-        self.go_on(behind);
+        self.go_on(following);
         Ok(())
     }
 
@@ -415,7 +417,7 @@ impl<S: ReadAt> Scan<S> {
     }
 
     /// Handles a refused frame: ends the walk, or skips the frame.
-    fn refuse(&mut self, refusal: Refusal, behind: Option<u64>) -> Result<()> {
+    fn refuse(&mut self, refusal: Refusal, following: Option<u64>) -> Result<()> {
         let Some(file) = self.current.as_ref().map(|(file, _)| file.clone()) else { return Ok(()) };
         let stop = Stop { phy_offset: self.position, refusal: Some(refusal) };
         let unwritten = refusal == Refusal::Unwritten;
@@ -427,7 +429,7 @@ impl<S: ReadAt> Scan<S> {
             return Ok(());
         };
         salvage.past.stop();
-        if unwritten && behind.is_none() && salvage.past.is_before_last(file.start) {
+        if unwritten && following.is_none() && salvage.past.is_before_last(file.start) {
             if self.is_written_since(&file, &stop)? {
                 self.stop = Some(Stop { phy_offset: stop.phy_offset, refusal: None });
                 return Ok(());
@@ -436,7 +438,7 @@ impl<S: ReadAt> Scan<S> {
         } else if unwritten {
             salvage.unwritten.get_or_insert((file, stop));
         }
-        self.go_on(behind);
+        self.go_on(following);
         Ok(())
     }
 
@@ -483,8 +485,8 @@ impl<S: ReadAt> Scan<S> {
     }
 
     /// Goes to this position in the file. `None`: goes to the next file.
-    fn go_on(&mut self, behind: Option<u64>) {
-        if let Some(at) = behind {
+    fn go_on(&mut self, following: Option<u64>) {
+        if let Some(at) = following {
             self.next = at;
         } else if let Some((file, _)) = self.current.take() {
             self.position = file.end();
@@ -573,14 +575,14 @@ impl<S: ReadAt> Scan<S> {
         let file = self.files.get(self.next_file).cloned();
         self.next_file += 1;
         if let Some(file) = file {
-            self.gaps.tell(file.start, &mut self.checked);
+            self.gaps.report(file.start, &mut self.checked);
             if let Some(salvage) = &mut self.salvage {
                 salvage.past.enter_file(file.start);
             }
             let source = (self.open)(&file)?;
             self.current = Some((file, source));
         } else {
-            self.gaps.tell(u64::MAX, &mut self.checked);
+            self.gaps.report(u64::MAX, &mut self.checked);
             self.stop = Some(Stop { phy_offset: self.position, refusal: None });
         }
         Ok(())

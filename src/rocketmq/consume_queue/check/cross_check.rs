@@ -17,6 +17,7 @@ use crate::error::Result;
 use crate::hash_index::carry_utf8;
 use crate::io::Location;
 use crate::io::storage;
+use crate::io::usize_of;
 use crate::report::{self, Report};
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::frame::is_in_queue;
@@ -107,7 +108,7 @@ impl Followed {
             self.read(&self.open()?, queue_offset, end)?;
         }
         // Usually the unit is at this place, unless units are missing or hold several messages.
-        let place = usize::try_from(queue_offset.wrapping_sub(self.begin)).unwrap_or(usize::MAX);
+        let place = usize_of(queue_offset.wrapping_sub(self.begin).cast_unsigned());
         let is_it = |unit: &&BatchUnit| unit.base_offset == queue_offset;
         let unit = self.units.get(place).filter(is_it).or_else(|| {
             let after = self.units.partition_point(|unit| unit.base_offset <= queue_offset);

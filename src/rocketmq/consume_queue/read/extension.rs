@@ -11,6 +11,7 @@
 use super::queue::ConsumeQueue;
 use crate::error::{Error, Result};
 use crate::io::Location;
+use crate::io::usize_of;
 use crate::io::{Access, FileSource, ReadAt as _};
 use crate::rocketmq::offset_files::{self, OffsetFile};
 
@@ -155,7 +156,7 @@ impl ExtensionReader {
             Some((start, source)) if start == file.start => source,
             _ => offset_files::open(file, self.access)?,
         };
-        let left = usize::try_from(file.end() - at).unwrap_or(usize::MAX);
+        let left = usize_of(file.end() - at);
         self.window.resize(left.min(len.max(WINDOW)), 0);
         self.begin = at;
         let read = source.read_exact_at(&mut self.window, at - file.start);

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::io::Location;
+use crate::io::usize_of;
 use crate::io::{Access, FileSource, ReadAt};
 use crate::report::{self, Report};
 use crate::rocketmq::commit_log::CommitLog;
@@ -406,11 +407,11 @@ impl ConsumeQueue {
         if begin >= end {
             return Ok(());
         }
-        let units = (CHUNK / self.kind.unit_len()).min(usize::try_from(end - begin).unwrap_or(usize::MAX));
+        let units = (CHUNK / self.kind.unit_len()).min(usize_of(end - begin));
         let mut buffer = vec![0u8; units * self.kind.unit_len()];
         let mut at = begin;
         while at < end {
-            let want = usize::try_from((end - at) * len).unwrap_or(usize::MAX).min(buffer.len());
+            let want = usize_of((end - at) * len).min(buffer.len());
             let bytes = buffer.get_mut(..want).unwrap_or_default();
             source.read_exact_at(bytes, at * len - file.start).map_err(|e| Error::io(&file.path, e))?;
             for unit in bytes.chunks_exact(self.kind.unit_len()) {

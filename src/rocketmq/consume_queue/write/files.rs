@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::io::disk::{self, write_all_at};
 use crate::io::regular_file::open_file;
+use crate::io::usize_of;
 use crate::rocketmq::file_name;
 use crate::rocketmq::offset_files::{self, Space};
 
@@ -81,7 +82,7 @@ impl WrittenFiles {
         let (mut at, mut rest) = (position, bytes);
         while !rest.is_empty() {
             let begin = at - at % self.file_size;
-            let left = usize::try_from(begin + self.file_size - at).unwrap_or(usize::MAX);
+            let left = usize_of(begin + self.file_size - at);
             let (now, later) = rest.split_at(left.min(rest.len()));
             let path = self.directory.join(file_name::of_offset(begin));
             let file = self.file(&path, written)?;

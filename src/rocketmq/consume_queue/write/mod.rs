@@ -2,7 +2,6 @@
 
 mod expiry;
 mod extension;
-mod extension_check;
 mod files;
 mod queue;
 mod recovery;

@@ -15,7 +15,7 @@
 
 use std::path::Path;
 
-use super::extension_check::ExtensionCheck;
+use super::extension::ExtensionCheck;
 use super::queue::QueueEnd;
 use crate::error::{Error, Result};
 use crate::io::disk::settle;

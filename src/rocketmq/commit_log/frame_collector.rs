@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::error::Result;
-use crate::rocketmq::commit_log::decode::row::{Place, Row};
+use crate::rocketmq::commit_log::decode::block::{Place, Row};
 use crate::rocketmq::commit_log::decode::suspect::Suspect;
 use crate::rocketmq::commit_log::frame::{Frame, Layout};
 use crate::rocketmq::commit_log::log::CommitLog;
@@ -40,12 +40,12 @@ pub(crate) struct KeptFrames {
 
 /// Reads the frames at given offsets and keeps a copy of the accepted ones.
 #[derive(Debug)]
-pub(crate) struct Gather<'a> {
+pub(crate) struct FrameCollector<'a> {
     look_up: LookUp<'a>,
     frames: KeptFrames,
 }
 
-impl<'a> Gather<'a> {
+impl<'a> FrameCollector<'a> {
     /// Opens a reader of the log's files, as listed now.
     ///
     /// # Errors

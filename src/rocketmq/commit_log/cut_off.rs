@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::io::ReadAt;
 use crate::rocketmq::commit_log::decode::suspect::Suspect;
 use crate::rocketmq::commit_log::frame::Found;
-use crate::rocketmq::commit_log::log::{Behind, CommitLog};
+use crate::rocketmq::commit_log::log::{AfterEnd, CommitLog};
 use crate::rocketmq::commit_log::scan::salvage::{is_whole_blank, next_frame};
 use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, SCAN_WINDOW, Window};
 use crate::rocketmq::offset_files::OffsetFile;
@@ -25,7 +25,7 @@ impl CommitLog {
     ///
     /// # Errors
     /// An I/O error, with the path.
-    pub(super) fn is_left_over(&self, files: &[OffsetFile], number: usize, phy_offset: u64) -> Result<bool> {
+    pub(super) fn is_truncated_message(&self, files: &[OffsetFile], number: usize, phy_offset: u64) -> Result<bool> {
         let Some(file) = files.get(number) else {
             return Ok(false);
         };
@@ -47,11 +47,11 @@ impl CommitLog {
         if self.options.broker_end {
             return Ok(true);
         }
-        self.ends.behind.with(|behind| {
-            if behind.as_ref().is_none_or(|behind| (behind.file, behind.end) != (file.start, end)) {
-                *behind = Some(Behind { file: file.start, end, cut_off: self.cut_off_behind(file, end)? });
+        self.ends.after_end.with(|after_end| {
+            if after_end.as_ref().is_none_or(|after_end| (after_end.file, after_end.end) != (file.start, end)) {
+                *after_end = Some(AfterEnd { file: file.start, end, cut_off: self.cut_off_after(file, end)? });
             }
-            Ok(behind.as_ref().is_some_and(|behind| behind.cut_off.binary_search(&phy_offset).is_ok()))
+            Ok(after_end.as_ref().is_some_and(|after_end| after_end.cut_off.binary_search(&phy_offset).is_ok()))
         })
     }
 
@@ -116,7 +116,7 @@ impl CommitLog {
     }
 
     /// Returns the truncated messages after the end of the log in the last file.
-    fn cut_off_behind(&self, file: &OffsetFile, end: u64) -> Result<Vec<u64>> {
+    fn cut_off_after(&self, file: &OffsetFile, end: u64) -> Result<Vec<u64>> {
         let mut walk = self.walk(vec![file.clone()], end, u64::MAX).salvaging(file.start);
         let mut cut_off = Vec::new();
         while walk.advance()? {

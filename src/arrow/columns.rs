@@ -1,11 +1,15 @@
-//! A builder for a column of texts or bytes, written straight into Arrow's layout.
+//! Builders for columns of texts, bytes and numbers, written straight into Arrow's layout.
+//!
+//! Their memory is reused: when a batch is no longer in use, a later one is built in the same memory. Page faults of fresh memory
+//! would cost more than writing the values.
 
 use std::iter;
+use std::sync::Arc;
 
-use arrow_array::{BinaryArray, StringArray};
-use arrow_buffer::{Buffer, NullBuffer, NullBufferBuilder, OffsetBuffer};
+use arrow_array::types::ArrowPrimitiveType;
+use arrow_array::{ArrayRef, BinaryArray, PrimitiveArray, StringArray};
+use arrow_buffer::{ArrowNativeType, Buffer, NullBuffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 
-use super::recycled::Recycled;
 use crate::java_text::decode_utf8;
 
 /// Values up to these lengths are copied in one go, with what follows them.
@@ -331,5 +335,100 @@ mod tests {
         assert_eq!(text.iter().collect::<Vec<_>>(), [Some("\u{fffd}"), Some("\u{fffd}"), None, Some("k\u{fffd}")]);
         append(&mut column, Some("\u{e4}".as_bytes()));
         assert_eq!(column.finish_text().value(0), "\u{e4}");
+    }
+}
+
+/// A column of numbers.
+#[derive(Debug)]
+pub(crate) struct NumberColumn<P: ArrowPrimitiveType> {
+    numbers: Recycled<P::Native>,
+    nulls: NullBufferBuilder,
+}
+
+impl<P: ArrowPrimitiveType> NumberColumn<P> {
+    pub(crate) fn new() -> Self {
+        Self { numbers: Recycled::new(), nulls: NullBufferBuilder::new(0) }
+    }
+
+    #[inline]
+    pub(crate) fn extend(&mut self, numbers: impl ExactSizeIterator<Item = P::Native>) {
+        self.nulls.append_n_non_nulls(numbers.len());
+        self.numbers.extend(numbers);
+    }
+
+    pub(crate) fn append_option(&mut self, number: Option<P::Native>) {
+        self.nulls.append(number.is_some());
+        self.numbers.extend(iter::once(number.unwrap_or_default()));
+    }
+
+    pub(crate) fn finish(&mut self, kind: &arrow_schema::DataType) -> ArrayRef {
+        let numbers = self.numbers.finish();
+        Arc::new(PrimitiveArray::<P>::new(numbers, self.nulls.finish()).with_data_type(kind.clone()))
+    }
+}
+
+/// The number of finished batches that are kept, so that their memory can be reused.
+const HANDED: usize = 8;
+
+/// A vector whose memory is reused.
+#[derive(Debug)]
+pub(crate) struct Recycled<T> {
+    pub(super) values: Vec<T>,
+    handed: Vec<Buffer>,
+    /// Number of values of the last batch.
+    last: usize,
+}
+
+impl<T: ArrowNativeType> Recycled<T> {
+    pub(crate) fn new() -> Self {
+        Self { values: Vec::new(), handed: Vec::new(), last: 0 }
+    }
+
+    pub(super) fn is_begun(&self) -> bool {
+        self.values.capacity() > 0
+    }
+
+    /// Begins a batch in memory that no other batch uses, with arbitrary values.
+    #[cold]
+    pub(super) fn begin(&mut self) {
+        for place in (0..self.handed.len()).rev() {
+            match self.handed.remove(place).into_vec() {
+                Ok(values) => {
+                    self.values = values;
+                    return;
+                }
+                Err(taken) => self.handed.insert(place, taken),
+            }
+        }
+        // Zeros from the system cost nothing before the first access.
+        self.values = vec![T::default(); (self.last + self.last / 16).max(64)];
+    }
+
+    /// Returns the first `len` values as a buffer.
+    pub(super) fn hand_out(&mut self, len: usize) -> Buffer {
+        let whole = Buffer::from_vec(std::mem::take(&mut self.values));
+        let handed = whole.slice_with_length(0, len * size_of::<T>());
+        if self.handed.len() >= HANDED {
+            self.handed.remove(0);
+        }
+        self.handed.push(whole);
+        self.last = len;
+        handed
+    }
+
+    /// Adds values one after the other.
+    #[inline]
+    pub(crate) fn extend(&mut self, values: impl ExactSizeIterator<Item = T>) {
+        if !self.is_begun() {
+            self.begin();
+            self.values.clear();
+        }
+        self.values.extend(values);
+    }
+
+    /// Returns the values that were added with [`Self::extend`].
+    pub(crate) fn finish(&mut self) -> ScalarBuffer<T> {
+        let len = self.values.len();
+        ScalarBuffer::new(self.hand_out(len), 0, len)
     }
 }
