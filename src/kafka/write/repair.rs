@@ -446,8 +446,8 @@ mod tests {
     fn a_batch_is_left_out_and_the_end_of_the_segment_stays() {
         let dir = tempfile::tempdir().unwrap();
         let mut first = hex(SEVEN);
-        // The leader epoch of the second batch, the records of the last one.
-        first[115 + 15] ^= 1;
+        // The leader epoch of the third batch, the records of the last one.
+        first[244 + 15] ^= 1;
         first[709 + 70] ^= 1;
         let path = segment(dir.path(), 100, &first, None, None);
         segment(dir.path(), 112, &[], None, None);
@@ -455,7 +455,7 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), first);
         let found = repaired(path.parent().unwrap(), false, false);
         let places = |of: &Repaired| of.findings.iter().map(|f| (f.offset, f.kind)).collect::<Vec<_>>();
-        assert_eq!(places(&found), [(115 + 12, Kind::LeaderEpoch), (709, Kind::BatchCrc)]);
+        assert_eq!(places(&found), [(244 + 12, Kind::LeaderEpoch), (709, Kind::BatchCrc)]);
         assert_eq!(places(&planned), places(&found));
         assert_eq!((found.batches, found.restored_batches, found.left_out_bytes), (6, 1, 99));
         assert_eq!((found.changed, found.end_offset), (vec![100], 112));
