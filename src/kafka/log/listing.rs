@@ -2,7 +2,7 @@
 //!
 //! A broker tidies the directory when it starts. The listing decides the same and changes nothing. Source: `LogLoader#load`.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::missing::Unread;
@@ -150,7 +150,7 @@ impl Listing {
 ///
 /// # Errors
 /// An I/O error.
-pub fn partitions(log_dir: &Location, topics: Option<&HashSet<String>>) -> Result<Vec<(String, i32)>> {
+pub fn partitions(log_dir: &Location, topics: Option<&BTreeSet<String>>) -> Result<Vec<(String, i32)>> {
     let mut found = Vec::new();
     for entry in storage::list(log_dir)? {
         let named = topic_partition(&entry.path).filter(|(topic, partition)| {

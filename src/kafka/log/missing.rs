@@ -128,7 +128,8 @@ fn gaps(segments: &[Arc<Segment>], unread: &[Unread], begin: i64, end: i64) -> R
     Ok(gaps)
 }
 
-fn any_has_gaps(segments: &[Arc<Segment>]) -> Result<bool> {
+/// Returns whether offsets are missing inside a segment, as only compaction leaves them.
+pub(crate) fn any_has_gaps(segments: &[Arc<Segment>]) -> Result<bool> {
     for segment in segments {
         if segment.has_gaps()? {
             return Ok(true);

@@ -22,6 +22,7 @@ mod transactions;
 #[cfg(any(feature = "python", test))]
 pub use find::{Found, KeyQuery, PartitionFound, PartitionSearch, find};
 pub use listing::{Listing, SegmentFiles, has_segments, is_log_dir, is_partition, partitions};
+pub(crate) use missing::any_has_gaps;
 pub use missing::{Missing, MissingSegment};
 pub use offsets::{FetchedOf, Special};
 pub use open::{Log, LogView, PartitionOptions};

@@ -512,7 +512,7 @@ mod tests {
             producer_id_expiration_ms: 1,
             topic_id: None,
         };
-        let writer = LogWriter::open(&directory.path().join("old-1"), log, false, 0).unwrap();
+        let writer = LogWriter::open(&directory.path().join("old-1"), log, false, Arc::default(), 0).unwrap();
         writer.become_leader(3).unwrap();
         let chunks: Vec<_> = spooled[1].2.iter().map(|chunk| (Location::from(path.clone()), *chunk)).collect();
         for first in [0, counts[1].1.cast_signed()] {

@@ -1,6 +1,6 @@
 //! The files of a log directory: their content, checkpoints; and log directories that are joined with remote storage.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
@@ -31,7 +31,11 @@ fn is_partition(py: Python<'_>, directory: Location) -> PyResult<bool> {
 /// Return the partitions of some topics in a log directory as (topic, partition), sorted; without those that a broker renamed.
 #[pyfunction]
 #[pyo3(signature = (log_dir, topics=None))]
-fn list_partitions(py: Python<'_>, log_dir: Location, topics: Option<HashSet<String>>) -> PyResult<Vec<(String, i32)>> {
+fn list_partitions(
+    py: Python<'_>,
+    log_dir: Location,
+    topics: Option<BTreeSet<String>>,
+) -> PyResult<Vec<(String, i32)>> {
     Ok(py.detach(|| kafka::log::partitions(&log_dir, topics.as_ref()))?)
 }
 

@@ -217,6 +217,11 @@ def test_aborted_transactions_that_no_file_lists_are_named(partition: Path) -> N
         found = log.verify().findings
         assert [(finding.path, finding.offset, finding.kind) for finding in found] == [(str(listed), 34, "index-entry")]
         assert found[0].expected == "the transaction of producer 7 that was aborted at offset 3"
+        # The first offset of the second entry.
+        listed.write_bytes(content[:44] + (1).to_bytes(8, "big") + content[52:])
+        [finding] = log.verify().findings
+        assert (finding.path, finding.offset, finding.kind) == (str(listed), 34, "index-entry")
+        assert finding.found == "producer 7, from offset 1 to 3"
         listed.unlink()
         assert [(finding.path, finding.kind) for finding in log.verify().findings] == [(str(listed), "file-missing")]
 
