@@ -109,10 +109,11 @@ def explain(search: KeySearch, topic: str) -> KeyExplanation:
     """Run a search, and return what was done in each partition."""
     result, work = search.run(None, stacklevel=3)
     steps = []
-    for (log, sealed, indexed, _), found in search.with_work(work):
+    for plan, found in search.with_work(work):
+        log = plan.log
         offsets = tuple(record.offset for record in result if record.partition == log.partition)
         unscanned = tuple(UnreadRange(log.partition, *bounds) for bounds in found.unread)
-        counts = len(sealed), len(indexed), found.scanned
+        counts = len(plan.sealed), len(plan.indexed), found.scanned
         bounds = found.begin_offset, found.end_offset
         steps.append(PartitionStep(log.partition, *bounds, *counts, offsets, found.missing, unscanned))
     partitions = max(step.partition for step in steps) + 1

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from arro3.core import RecordBatch
 
+    from logdex._core import PartitionLog
     from logdex._types import Time
     from logdex.kafka.key_index import KeyIndex
     from logdex.kafka.log import Log
@@ -158,12 +159,14 @@ class PartitionPlan(NamedTuple):
 
     Attributes:
         log: The partition.
+        files: Its open files.
         sealed: Candidates of the sealed index: offsets of records that may carry the key.
         indexed: Candidates of the key index.
         holes: Ranges of offsets that neither index covers. They are scanned.
     """
 
     log: Log
+    files: PartitionLog
     sealed: Sequence[int]
     indexed: Sequence[int]
     holes: Sequence[tuple[int, int]]
@@ -202,6 +205,7 @@ class KeySearch:
     def plan(
         cls,
         logs: Sequence[Log],
+        files: Sequence[PartitionLog],
         key: str | bytes,
         *,
         begin: Time | None,
@@ -219,19 +223,19 @@ class KeySearch:
             else sealed.candidates(logs, key_text(value), header, times)
         )
         plans = []
-        for log, (offsets, holes) in zip(logs, found, strict=True):
+        for log, opened, (offsets, holes) in zip(logs, files, found, strict=True):
             if index is None:
-                plans.append(PartitionPlan(log, offsets, [], holes))
+                plans.append(PartitionPlan(log, opened, offsets, [], holes))
             else:
                 unindexed, indexed = index.candidates(TopicPartition(log.topic, log.partition), value, header)
-                plans.append(PartitionPlan(log, offsets, indexed, both(holes, unindexed)))
+                plans.append(PartitionPlan(log, opened, offsets, indexed, both(holes, unindexed)))
         return cls(value, header, times, tuple(plans))
 
     def run(self, max_num: int | None, *, stacklevel: int = 2) -> tuple[FindResult, list[PartitionFound]]:
         """Compare candidates and scanned records with the key; return the newest `max_num` matches, and the work."""
         check_max_num(max_num)
         batches, rows, more, found, findings = find_records(
-            [(log.opened, [*sealed, *indexed], list(holes)) for log, sealed, indexed, holes in self.plans],
+            [(plan.files, [*plan.sealed, *plan.indexed], list(plan.holes)) for plan in self.plans],
             self.value,
             header=self.header,
             begin=self.times.begin,

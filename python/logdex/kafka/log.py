@@ -14,7 +14,7 @@ from logdex._filesystem import in_filesystem
 from logdex._types import Isolation
 from logdex.hash_index.query import check_max_num, time_bound
 from logdex.kafka.explain import explain as explain_search
-from logdex.kafka.files import MAX_OFFSET, Listing, TopicPartition, partition_of
+from logdex.kafka.files import MAX_OFFSET, TopicPartition, partition_of
 from logdex.kafka.find import KeySearch, key_bytes
 from logdex.kafka.key_index import KeyIndex
 from logdex.kafka.overview import TIMES, times_and_size, usage
@@ -146,19 +146,16 @@ class Log(Source):
 
     def pinned(self) -> Log:
         """Return the log with the segments that it has now: no call lists the directory again. It closes with this log."""
-        log = Log(self._directory, self._options, self.opened.pinned())
+        log = Log(self._directory, self._options, self._files().pinned())
         log._parent = self
         return log
 
-    @property
-    def opened(self) -> PartitionLog:
-        """The open files.
-
-        Raises:
-            ValueError: The log is closed.
-        """
+    def _check_open(self) -> None:
         if self.closed:
             raise ValueError(f"{self._directory}: the log is closed")
+
+    def _files(self) -> PartitionLog:
+        self._check_open()
         return self._opened
 
     @property
@@ -179,7 +176,7 @@ class Log(Source):
     @property
     def segments(self) -> tuple[LogSegment, ...]:
         """The segments, by ascending base offset."""
-        return tuple(self.opened.segments)
+        return tuple(self._files().segments)
 
     @property
     def size(self) -> int:
@@ -189,17 +186,17 @@ class Log(Source):
     @property
     def log_start_offset(self) -> int:
         """The first offset: the base of the first segment, or a later one if records were deleted (DeleteRecords)."""
-        return self.opened.log_start_offset
+        return self._files().log_start_offset
 
     @property
     def log_end_offset(self) -> int:
         """The offset after the last whole batch."""
-        return self.opened.log_end_offset
+        return self._files().log_end_offset
 
     @property
     def last_stable_offset(self) -> int:
         """The offset below which every transaction has ended: how far a read-committed consumer gets."""
-        return self.opened.last_stable_offset
+        return self._files().last_stable_offset
 
     def read(self, offset: int, max_bytes: int, *, min_one_message: bool = True) -> Slice | None:
         """Find the bytes that a fetch returns: of one segment, from the batch of the offset on.
@@ -210,7 +207,7 @@ class Log(Source):
         Raises:
             ValueError: The offset is before the start or after the end of the log.
         """
-        found = self.opened.read(offset, max_bytes, min_one_message)
+        found = self._files().read(offset, max_bytes, min_one_message)
         if found is None:
             return None
         fetched, passed_over = found
@@ -230,7 +227,7 @@ class Log(Source):
             special: Whether these values are special, or times before 1970; None: special for an int, not for a datetime.
         """
         is_special = not isinstance(t, datetime | str) if special is None else special
-        found, passed_over = self.opened.offset_for_timestamp(_core.time_ms(t, name="t"), is_special)
+        found, passed_over = self._files().offset_for_timestamp(_core.time_ms(t, name="t"), is_special)
         Damage.of(passed_over).warn()
         return None if found is None else TimedOffset(*found)
 
@@ -241,7 +238,7 @@ class Log(Source):
 
         Source: TransactionIndex#collectAbortedTxns.
         """
-        aborted = self.opened.aborted_transactions(begin_offset, end_offset)
+        aborted = self._files().aborted_transactions(begin_offset, end_offset)
         return [AbortedTransaction(*each) for each in aborted]
 
     def records(
@@ -347,7 +344,7 @@ class Log(Source):
             raise FileNotFoundError(errno.ENOENT, what, str(self._directory.parent / f"{topic}-{self.partition}"))
         with contextlib.ExitStack() as stack:
             keys = None if index is None else stack.enter_context(KeyIndex(_core.locate(index)))
-            yield KeySearch.plan([self], key, sealed=None, index=keys, **options)
+            yield KeySearch.plan([self], [self._files()], key, sealed=None, index=keys, **options)
 
     def parts(
         self,
@@ -364,23 +361,19 @@ class Log(Source):
         if isolation not in get_args(Isolation):
             raise ValueError(f"isolation={isolation!r}: expected one of {', '.join(get_args(Isolation))}")
         begin = None if begin is None else time_bound(begin, "begin")
-        return self.opened.parts(begin_offset, end_offset, begin, committed=isolation == "read_committed")
+        return self._files().parts(begin_offset, end_offset, begin, committed=isolation == "read_committed")
 
     def missing_segments(self, begin_offset: int = 0, end_offset: int = MAX_OFFSET) -> list[Finding]:
         """Return the segments that are missing in a range of offsets, between two others or with a file that is not read.
 
         Gaps that compaction left do not count.
         """
-        found, _ = self.opened.missing(begin_offset, end_offset)
+        found, _ = self._files().missing(begin_offset, end_offset)
         return [finding for *_, finding in found]
 
     def readable_end(self) -> int:
         """Return `log_end_offset`, or an offset before it if damage at the end of the log hides the rest."""
-        return self.opened.readable_end()
-
-    def listing(self) -> Listing:
-        """Return the files of the directory."""
-        return Listing(*self.opened.listing())
+        return self._files().readable_end()
 
     def rebuild_indexes(
         self,
@@ -446,7 +439,7 @@ class Log(Source):
 
         `progress` is called after each segment.
         """
-        return verify_log(self.pinned(), deep=deep, progress=progress)
+        return verify_log(self._files().pinned(), self._directory, deep=deep, progress=progress)
 
     @property
     def closed(self) -> bool:
@@ -463,6 +456,15 @@ class Log(Source):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(Log.open, self._directory, **self._options), ()
+
+
+def opened_files(log: Log) -> PartitionLog:
+    """Return the open files of a log.
+
+    Raises:
+        ValueError: The log is closed.
+    """
+    return log._files()  # noqa: SLF001 -- of this module, and not for users
 
 
 def warn_of_missing_segments(logs: Iterable[Log]) -> None:

@@ -21,7 +21,7 @@ from logdex.kafka.files import MAX_OFFSET, TopicPartition
 from logdex.kafka.find import KeySearch, key_bytes
 from logdex.kafka.groups import OFFSETS_TOPIC, group_offsets, group_offsets_at
 from logdex.kafka.key_index import KeyIndex, check_max_entries, check_targets, index_partition, partitions_of
-from logdex.kafka.log import BATCH_ROWS, MAX_BATCH_BYTES, Log, warn_of_missing_segments
+from logdex.kafka.log import BATCH_ROWS, MAX_BATCH_BYTES, Log, opened_files, warn_of_missing_segments
 from logdex.kafka.overview import TIMES, broker_state, times_and_size, usage
 from logdex.kafka.sealed import SealedKeys, seal
 from logdex.kafka.tiered import join_log_dir
@@ -275,7 +275,9 @@ class LogDir(Source):
         place = None if index is None else _core.locate(index)
         keys = None if place is None else self.attached(place, partial(KeyIndex, place))
         logs = [self.log(each.topic, each.partition) for each in partitions_of(self, topic)]
-        return KeySearch.plan(logs, key, sealed=self.sealed_keys(), index=keys, **options)
+        return KeySearch.plan(
+            logs, list(map(opened_files, logs)), key, sealed=self.sealed_keys(), index=keys, **options
+        )
 
     def attached(self, name: object, make: Callable[[], _Attached]) -> _Attached:
         """Return an object that is opened once for this directory, and closed with it."""

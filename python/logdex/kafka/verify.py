@@ -9,27 +9,28 @@ from typing import TYPE_CHECKING
 from logdex import _core
 from logdex.errors import CorruptFileError
 from logdex.kafka import checkpoint
-from logdex.kafka.files import MAX_OFFSET, OFFSET_INDEX, TIME_INDEX
+from logdex.kafka.files import MAX_OFFSET, OFFSET_INDEX, TIME_INDEX, Listing
 from logdex.report import Finding, Report, merge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from logdex._core import LogSegment
+    from logdex._core import LogSegment, PartitionLog
     from logdex.kafka.files import TopicPartition
-    from logdex.kafka.log import Log
 
 
-def verify_log(log: Log, *, deep: bool, progress: Callable[[LogSegment], None] | None) -> Report:
+def verify_log(
+    log: PartitionLog, directory: Path, *, deep: bool, progress: Callable[[LogSegment], None] | None
+) -> Report:
     """Check a partition, of which the segments are pinned; never raises for what it finds. See `Log.verify`."""
     findings: list[Finding] = []
     epochs: Sequence[tuple[int, int]] = []
     with content_findings(findings):
-        epochs = checkpoint.read_leader_epochs(log.path)
+        epochs = checkpoint.read_leader_epochs(directory)
     reports = []
     end = None
-    segments, listing = log.segments, log.listing()
+    segments, listing = log.segments, Listing(*log.listing())
     for number, segment in enumerate(segments):
         files = listing.segments[segment.base_offset]
         reports.append(segment.verify(deep=deep))
@@ -43,9 +44,9 @@ def verify_log(log: Log, *, deep: bool, progress: Callable[[LogSegment], None] |
         findings += found
         if progress is not None:
             progress(segment)
-    missing, compacted = log.opened.missing(0, MAX_OFFSET)
+    missing, compacted = log.missing(0, MAX_OFFSET)
     findings += [finding for *_, finding in missing]
-    findings += _core.unlisted_transactions(segments, after_crash=log.opened.after_crash)
+    findings += _core.unlisted_transactions(segments, after_crash=log.after_crash)
     for path in listing.snapshots.values():
         # A broker may delete it after it was listed.
         with contextlib.suppress(FileNotFoundError):

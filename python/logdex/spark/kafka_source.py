@@ -19,6 +19,7 @@ from logdex.errors import CorruptFileError
 from logdex.kafka import Log, LogDir, TopicPartition
 from logdex.kafka.checkpoint import LOG_START
 from logdex.kafka.files import MAX_OFFSET
+from logdex.kafka.log import opened_files
 from logdex.source import Kind, detect
 from logdex.spark import options as opt
 from logdex.spark.kafka_sink import RecordSink, record_sink
@@ -524,7 +525,7 @@ class ReadOptions:
         since, _ = self.times
         if since is not None and begin < end:
             # The time indexes give the first record of that time.
-            first = next(iter(log.opened.parts(begin, end, since, most=1)), None)
+            first = next(iter(opened_files(log).parts(begin, end, since, most=1)), None)
             # A missing segment is reported by the task that reads there.
             begin = end if first is None else first[1] or begin if isinstance(first, tuple) else begin
         return log, begin, end
@@ -563,7 +564,7 @@ class ReadOptions:
 def cut_tasks(bounds: Iterable[tuple[Log, int, int]], size: TaskSize) -> list[Task]:
     """Cut the wanted offsets of several logs, each with its first offset and the offset after its last one, into tasks."""
     asked = [(log, begin, end) for log, begin, end in bounds if begin < end]
-    whole = (each for log, begin, end in asked for each in log.opened.cut(begin, end, MAX_OFFSET))
+    whole = (each for log, begin, end in asked for each in opened_files(log).cut(begin, end, MAX_OFFSET))
     total = sum(piece_bytes for _, _, piece_bytes, _ in whole) if size.min_tasks else 0
     most = size.task_bytes(total)
     return [Task(ranges) for ranges in pack((each for part in asked for each in _cut(*part, most)), most)]
@@ -573,7 +574,7 @@ def _cut(log: Log, begin: int, end: int, piece_bytes: int) -> Iterator[OffsetRan
     """Cut the offsets [begin, end) of a log at its segments, and large segments at entries of their indexes."""
     paths = {segment.base_offset: segment.path for segment in log.segments if isinstance(log.path, RemotePath)}
     planned = dict(zip(paths, plan_files([*paths.values()]), strict=True))
-    for low, high, size, base in log.opened.cut(begin, end, piece_bytes):
+    for low, high, size, base in opened_files(log).cut(begin, end, piece_bytes):
         yield OffsetRange(log.topic, log.partition, low, high, size, log.path, base, planned.get(base))
 
 

@@ -43,8 +43,9 @@ pub struct PartitionOptions {
 /// broker keeps their ends in memory, and a crashed one rebuilds them, so the files are full of zeros.
 #[derive(Debug)]
 pub struct Log {
-    /// The absolute path of the directory.
     directory: Location,
+    /// Its absolute path, which has a parent.
+    absolute: Location,
     options: PartitionOptions,
     open: Mutex<BTreeMap<i64, Arc<Segment>>>,
     /// The only view, of a log that is never listed again.
@@ -55,6 +56,7 @@ pub struct Log {
 #[derive(Debug)]
 pub struct LogView {
     pub(super) directory: Location,
+    absolute: Location,
     pub(super) options: PartitionOptions,
     pub(super) segments: Vec<Arc<Segment>>,
     pub(super) listing: Listing,
@@ -66,12 +68,12 @@ impl Log {
     /// # Errors
     /// The working directory of a relative path is gone.
     pub fn open(directory: &Location, options: PartitionOptions) -> Result<Self> {
-        let directory = if directory.is_remote() {
+        let absolute = if directory.is_remote() {
             directory.clone()
         } else {
             std::path::absolute(directory).map_err(|e| Error::io(directory, e))?.into()
         };
-        Ok(Self { directory, options, open: Mutex::default(), pinned: None })
+        Ok(Self { directory: directory.clone(), absolute, options, open: Mutex::default(), pinned: None })
     }
 
     /// Returns this log with the segments that it has now: it is never listed again.
@@ -79,13 +81,8 @@ impl Log {
     /// # Errors
     /// As [`Self::view`].
     pub fn pinned(&self) -> Result<Self> {
-        let view = Some(self.view()?);
-        Ok(Self {
-            directory: self.directory.clone(),
-            options: self.options.clone(),
-            open: Mutex::default(),
-            pinned: view,
-        })
+        let (directory, absolute, options) = (self.directory.clone(), self.absolute.clone(), self.options.clone());
+        Ok(Self { directory, absolute, options, open: Mutex::default(), pinned: Some(self.view()?) })
     }
 
     /// Lists the directory, and opens each segment that is new or changed since the last call.
@@ -114,13 +111,13 @@ impl Log {
         }
         open.clone_from(&opened);
         drop(open);
-        let (directory, options) = (self.directory.clone(), self.options.clone());
-        Ok(Arc::new(LogView { directory, options, segments: opened.into_values().collect(), listing }))
+        let (directory, absolute, options) = (self.directory.clone(), self.absolute.clone(), self.options.clone());
+        Ok(Arc::new(LogView { directory, absolute, options, segments: opened.into_values().collect(), listing }))
     }
 
     fn check(&self, is_last: bool) -> Check {
         self.options.check.unwrap_or_else(|| {
-            let is_trusted = self.options.compat.is_some() && (!is_last || is_stopped(&self.directory));
+            let is_trusted = self.options.compat.is_some() && (!is_last || is_stopped(&self.absolute));
             if is_trusted { Check::Trust } else { Check::Verify }
         })
     }
@@ -168,7 +165,7 @@ impl LogView {
     /// Returns whether the index of aborted transactions of the last segment does not count: after a power loss it may lack
     /// entries.
     pub fn is_after_crash(&self) -> bool {
-        !is_stopped(&self.directory)
+        !is_stopped(&self.absolute)
     }
 
     /// A whole segment as a range of this log.
@@ -179,7 +176,7 @@ impl LogView {
 
     /// The offset of this partition in a checkpoint of the log directory.
     pub(super) fn recorded(&self, checkpoint: &str) -> Option<i64> {
-        let path = self.directory.with_file_name(checkpoint);
+        let path = self.absolute.with_file_name(checkpoint);
         checkpoint::recorded_offset(&path, &self.options.topic, self.options.partition.into())
     }
 

@@ -146,8 +146,8 @@ def _after_the_plan(partition: Path, change: Callable[[Path], int], monkeypatch:
             change(partition)
         return planned
 
-    def planned_search(logs: Sequence[Log], *arguments: Any, **options: Any) -> KeySearch:
-        planned = search([log.pinned() for log in logs], *arguments, **options)
+    def planned_search(logs: Sequence[Log], files: Any, *arguments: Any, **options: Any) -> KeySearch:
+        planned = search(logs, [opened.pinned() for opened in files], *arguments, **options)
         if (partition / LAST).exists():
             change(partition)
         return planned

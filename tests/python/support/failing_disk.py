@@ -27,9 +27,11 @@ CONTROL = """
         os.unlink(os.environ["FAILING_DISK"])
     def told(name, call):
         try:
-            print(name, "passed", call())
+            result = f"passed {call()}"
         except WriteFailedError as error:
-            print(name, error.errno, error.filename)
+            result = f"{error.errno} {error.filename}"
+        # Whole lines, also of several threads.
+        print(f"{name} {result}\\n", end="")
 """
 """The beginning of a program: `fail` and `well` control the disk, `told` prints the result of a call."""
 
