@@ -286,7 +286,7 @@ impl CommitLog {
         self.led_to.load(Ordering::Relaxed)
     }
 
-    /// Returns the missing and corrupt parts of the log that hold these offsets, which ascend. See [`Self::damage_at`].
+    /// Returns the missing and corrupt parts of the log that hold these offsets, which ascend. See `damage_at`.
     ///
     /// Messages that a broker truncated are not missing.
     ///
