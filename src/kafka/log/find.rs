@@ -334,8 +334,9 @@ mod tests {
         let log = partition(dir.path(), 0, 0);
         let path = log.segments()[0].path().to_path_buf();
         let mut bytes = std::fs::read(&path).unwrap();
-        let middle = bytes.len() / 2;
-        bytes[middle] ^= 1;
+        // The last byte of the record at offset 1,000, of 2,000 batches of one size.
+        let end = bytes.len() / 2_000 * 1_001;
+        bytes[end - 1] ^= 1;
         std::fs::write(&path, bytes).unwrap();
         let search = |candidates: Vec<i64>| [PartitionSearch { log: Arc::clone(&log), candidates, holes: Vec::new() }];
         let found = find(&search(vec![0, 1_998]), &query(None, TimeRange::ALL)).unwrap();
