@@ -85,7 +85,10 @@ impl Window {
         }
         let wanted = usize_of(available).min(len.max(size));
         if self.buffer.len() < wanted {
-            self.buffer = vec![0; wanted];
+            let mut buffer = Vec::new();
+            buffer.try_reserve_exact(wanted)?;
+            buffer.resize(wanted, 0);
+            self.buffer = buffer;
         }
         let mut read = |len: usize| source.read_exact_at(self.buffer.get_mut(..len).unwrap_or_default(), at);
         let filled = match read(wanted) {
