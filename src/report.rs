@@ -8,7 +8,7 @@ use crate::error::Error;
 macro_rules! kinds {
     ($($(#[$doc:meta])* $variant:ident = $word:literal,)*) => {
         /// The kind of a finding: the closed list of docs/findings.md, of both languages.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Kind {
             $($(#[$doc])* $variant,)*
         }
@@ -131,7 +131,7 @@ kinds! {
 }
 
 /// One thing in a file that contradicts the format or its neighbours.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Finding {
     /// The file or directory.
     pub path: PathBuf,

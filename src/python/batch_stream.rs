@@ -129,9 +129,7 @@ impl<R: Batches> BatchStream<R> {
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let reader = self.take(py)?;
-        PyRecordBatchReader::new(Box::new(reader))
-            .into_arro3(py)?
-            .call_method1("__arrow_c_stream__", (requested_schema,))
+        stream_of(py, Box::new(reader), requested_schema)
     }
 }
 
@@ -139,6 +137,15 @@ impl<R: Batches> BatchStream<R> {
 pub(super) fn columns_text(class: &str, schema: &SchemaRef) -> String {
     let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
     format!("{class}({})", names.join(", "))
+}
+
+/// Exports a reader as an Arrow stream.
+pub(super) fn stream_of<'py>(
+    py: Python<'py>,
+    reader: Box<dyn RecordBatchReader + Send>,
+    requested_schema: Option<Bound<'py, PyCapsule>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    PyRecordBatchReader::new(reader).into_arro3(py)?.call_method1("__arrow_c_stream__", (requested_schema,))
 }
 
 pub(super) fn is_closed() -> PyErr {
@@ -340,7 +347,7 @@ impl PyBatchStream {
     /// Return the next batch.
     ///
     /// Raises:
-    ///     StopIteration: There is none.
+    ///     StopIteration: There is no further batch.
     fn read_next_batch<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.__next__(py)?.ok_or_else(|| PyStopIteration::new_err(()))
     }
@@ -366,8 +373,6 @@ impl PyBatchStream {
     ) -> PyResult<Bound<'py, PyAny>> {
         let batches = Some(self.take().ok_or_else(is_closed)?);
         let given = GivenBatches { schema: Arc::clone(&self.schema), batches };
-        PyRecordBatchReader::new(Box::new(given))
-            .into_arro3(py)?
-            .call_method1("__arrow_c_stream__", (requested_schema,))
+        stream_of(py, Box::new(given), requested_schema)
     }
 }

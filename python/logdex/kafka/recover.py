@@ -141,7 +141,7 @@ class _Repair:
 
 
 class _Plan:
-    """What is damaged, and what is done about it; nothing is changed before `apply`."""
+    """The damage of a log directory and its repair; nothing is changed before `apply`."""
 
     def __init__(self, directory: Path, progress: Progress | None, *, truncate: bool) -> None:
         self._directory = directory
@@ -169,7 +169,7 @@ class _Plan:
 
     @property
     def repairs(self) -> bool:
-        """Whether there is something to repair."""
+        """True if there is something to repair."""
         return bool(self._found) or any(repair.metadata is not None for repair in self._repairs.values())
 
     def report(self) -> LogDirRecovery:

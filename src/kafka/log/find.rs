@@ -1,7 +1,7 @@
 //! Records by key: candidates of the indexes, and a scan of what no index covers, each compared by its own key.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeSet, BinaryHeap, HashSet};
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
@@ -93,9 +93,10 @@ type Row = (i64, (usize, usize));
 pub fn find(searches: &[PartitionSearch], query: &KeyQuery) -> Result<Found> {
     let mut found = Found::default();
     let most = query.max_num.map_or(usize::MAX, |max| max.saturating_add(1));
-    let mut lists = Vec::new();
+    let (mut lists, mut noted) = (Vec::new(), HashSet::new());
     for search in searches {
-        let mut part = Search { query, log: &search.log, found: &mut found, partition: PartitionFound::default() };
+        let partition = PartitionFound::default();
+        let mut part = Search { query, log: &search.log, found: &mut found, noted: &mut noted, partition };
         lists.push(part.run(search, most)?);
         let partition = part.partition;
         found.partitions.push(partition);
@@ -125,20 +126,27 @@ struct Search<'a> {
     query: &'a KeyQuery,
     log: &'a LogView,
     found: &'a mut Found,
+    /// The findings so far, also of other partitions.
+    noted: &'a mut HashSet<Finding>,
     partition: PartitionFound,
 }
 
 impl Search<'_> {
     fn run(&mut self, search: &PartitionSearch, most: usize) -> Result<Vec<Row>> {
         let begin = self.log.start();
-        self.partition.begin_offset = begin;
-        self.partition.end_offset = self.log.readable_end()?;
+        // The search reads up to damage at the end, so that it reports it.
+        let (end, last) = match self.log.end() {
+            Ok(end) => (end, end),
+            Err(Error::Corrupt { .. }) => (self.log.readable_end()?, i64::MAX),
+            Err(error) => return Err(error),
+        };
+        (self.partition.begin_offset, self.partition.end_offset) = (begin, end);
         for each in self.log.missing(begin, i64::MAX)?.segments {
             self.partition.missing += 1;
             self.partition.unread.insert((each.begin_offset, each.end_offset));
             self.note(&each.finding);
         }
-        let mut offsets = self.scan(&search.holes)?;
+        let mut offsets = self.scan(&search.holes, last)?;
         offsets.extend(&search.candidates);
         offsets.sort_unstable();
         offsets.dedup();
@@ -146,20 +154,14 @@ impl Search<'_> {
     }
 
     fn note(&mut self, finding: &Finding) {
-        if !self.found.findings.contains(finding) {
+        if self.noted.insert(finding.clone()) {
             self.found.findings.push(finding.clone());
         }
     }
 
-    /// Returns the offsets in some ranges whose records carry the key.
-    fn scan(&mut self, holes: &[(i64, i64)]) -> Result<Vec<i64>> {
+    /// Returns the offsets in some ranges, up to `last`, whose records carry the key.
+    fn scan(&mut self, holes: &[(i64, i64)], last: i64) -> Result<Vec<i64>> {
         let (first, end) = (self.partition.begin_offset, self.partition.end_offset);
-        // The search reads up to damage at the end, so that it reports it.
-        let last = match self.log.end() {
-            Ok(last) => last,
-            Err(Error::Corrupt { .. }) => i64::MAX,
-            Err(error) => return Err(error),
-        };
         let mut ranges = Vec::new();
         for (low, high) in holes {
             let (low, high) = (first.max(*low), last.min(*high));
@@ -185,13 +187,15 @@ impl Search<'_> {
             let (before, asked) = rest.split_at(rest.len().saturating_sub(size));
             let carrying = self.records_at(asked)?;
             self.partition.rejected += asked.len() - carrying.iter().map(RecordBatch::num_rows).sum::<usize>();
-            let first = self.found.batches.len();
-            for (number, batch) in carrying.iter().enumerate().rev() {
-                let rows = times_of(batch).iter().copied().enumerate().rev();
+            for batch in carrying.into_iter().rev() {
+                let (number, before) = (self.found.batches.len(), newest.len());
+                let rows = times_of(&batch).iter().copied().enumerate().rev();
                 let wanted = rows.filter(|(_, time)| self.query.times.meets(*time, *time));
-                newest.extend(wanted.map(|(row, time)| (time, (first + number, row))));
+                newest.extend(wanted.map(|(row, time)| (time, (number, row))));
+                if newest.len() > before {
+                    self.found.batches.push(batch);
+                }
             }
-            self.found.batches.extend(carrying);
             (rest, size) = (before, MOST_READ.min(2 * size));
         }
         newest.truncate(most);

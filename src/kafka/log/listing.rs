@@ -146,7 +146,7 @@ impl Listing {
 
 /// Returns the partitions of some topics in a log directory, sorted; `None`: of all.
 ///
-/// A directory with a broker's suffix, such as `-delete`, or only the name of a partition, is none.
+/// A directory with a broker's suffix, such as `-delete`, or with only the name of one, is no partition.
 ///
 /// # Errors
 /// An I/O error.

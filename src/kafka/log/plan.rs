@@ -1,5 +1,6 @@
 //! The plan of a read: the segments that it needs, the offsets to read of each, and what is missing between them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::open::LogView;
@@ -46,11 +47,21 @@ impl LogView {
     pub fn plan(&self, read: ReadRange, most: usize) -> Result<Vec<Part>> {
         let first = read.begin_offset.max(self.start());
         let mut last = read.end_offset;
-        let mut aborted = Vec::new();
+        // By the number of each segment from that of a transaction's first record to that of its marker.
+        let mut aborted = BTreeMap::<usize, Vec<AbortedRange>>::new();
         if read.is_committed {
             last = last.min(self.last_stable_offset()?);
             if first < last {
-                aborted = self.aborted_from(first, last)?;
+                for (marked, entry) in self.aborted_from(first, last)? {
+                    let range = AbortedRange {
+                        producer_id: entry.producer_id,
+                        first_offset: entry.first_offset,
+                        last_offset: entry.last_offset,
+                    };
+                    for number in self.index_of(entry.first_offset)..=marked {
+                        aborted.entry(number).or_default().push(range);
+                    }
+                }
             }
         }
         let mut parts = Vec::new();
@@ -70,21 +81,11 @@ impl LogView {
             let high = last.min(next);
             let low = first_at(segment, read.begin_ms, first.max(segment.base_offset()))?;
             let Some(low) = low.filter(|low| *low < high) else { continue };
-            // A transaction has records from the segment of its first one to that of its marker.
-            let omitted = aborted.iter().filter(|(marked, entry)| {
-                *marked >= number
-                    && self.index_of(entry.first_offset) <= number
-                    && entry.last_offset >= low
-                    && entry.first_offset < high
-            });
-            let omitted = omitted.map(|(_, entry)| AbortedRange {
-                producer_id: entry.producer_id,
-                first_offset: entry.first_offset,
-                last_offset: entry.last_offset,
-            });
+            let mut omitted = aborted.remove(&number).unwrap_or_default();
+            omitted.retain(|each| each.last_offset >= low && each.first_offset < high);
             parts.push(Part::Range(
                 SegmentRange { begin_offset: low, end_offset: high, ..self.range(segment) },
-                omitted.collect(),
+                omitted,
             ));
         }
         parts.extend(missing.map(|each| Part::Missing(each.finding)));

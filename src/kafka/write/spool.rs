@@ -45,7 +45,7 @@ const CHUNK: usize = 1 << 20;
 const MOST_WAITING: usize = 64 << 20;
 const LONGEST_TOPIC: usize = 249;
 
-/// How rows become batches.
+/// The rules by which rows become batches.
 #[derive(Debug)]
 pub struct SpoolOptions {
     /// The partitions of topics that exist, sorted.

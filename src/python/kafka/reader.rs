@@ -7,9 +7,8 @@ use arrow_schema::{ArrowError, SchemaRef};
 use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
-use pyo3_arrow::PyRecordBatchReader;
 
-use super::super::batch_stream::{BatchStream, Batches};
+use super::super::batch_stream::{BatchStream, Batches, stream_of};
 use super::super::convert::{ArrowBatch, ArrowSchema, ArrowTable};
 use super::super::handle::lock;
 use super::super::report;
@@ -216,8 +215,6 @@ impl PySegmentReader {
     ) -> PyResult<Bound<'py, PyAny>> {
         let reader = self.stream.take(py)?;
         let given = HandedOver { reader, notes: Arc::clone(&self.handed_over), warns: self.takes_warning() };
-        PyRecordBatchReader::new(Box::new(given))
-            .into_arro3(py)?
-            .call_method1("__arrow_c_stream__", (requested_schema,))
+        stream_of(py, Box::new(given), requested_schema)
     }
 }
