@@ -192,13 +192,16 @@ def test_a_limit_on_descriptors_passes(tmp_path: Path, more: int, *, services: b
         limit(resource.RLIMIT_NOFILE, soft)
         put(writer, range(100, 3_000), topics=100)
         attempt(writer.flush)
-        deadline = time.monotonic() + 30
+        # With some descriptors the services get through as long as few of them need one at the same time.
+        deadline = time.monotonic() + {3 if more else 30}
         while {services} and writer.state.status != "retrying" and time.monotonic() < deadline:
             time.sleep(0.01)
-        assert writer.state.status == ("retrying" if {services} else "open"), writer.state
+        if {more == 0}:
+            assert writer.state.status == ("retrying" if {services} else "open"), writer.state
         limit(resource.RLIMIT_NOFILE, held)
         put(writer, range(5_000, 5_010))
         writer.flush()
+        deadline = time.monotonic() + 30
         while writer.state.status != "open" and time.monotonic() < deadline:
             time.sleep(0.01)
         assert writer.state == ("open", None, None), writer.state
