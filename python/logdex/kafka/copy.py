@@ -9,18 +9,19 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
-from logdex._core import LogWriter, bound_ms, local_path, replace_file, transactions_before
+from logdex._core import LogWriter, bootstrap_with_topics, bound_ms, local_path, replace_file, transactions_before
 from logdex._files import refuse_broker_directory
 from logdex._types import MAX_INT32, MAX_INT64
-from logdex.kafka.files import SNAPSHOT, TopicPartition
+from logdex.errors import CorruptFileError
+from logdex.kafka.files import LOG, SNAPSHOT, TopicPartition
 from logdex.kafka.groups import OFFSETS_TOPIC, read_groups
 from logdex.kafka.key_index import partitions_of
 from logdex.kafka.log_dir import opened_log_dir
-from logdex.kafka.writer import LogDirWriter
+from logdex.kafka.writer import META_PROPERTIES, METADATA_TOPIC, LogDirWriter, new_id, read_topic_id
 from logdex.report import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from os import PathLike
     from pathlib import Path
     from typing import TypeAlias
@@ -32,10 +33,12 @@ if TYPE_CHECKING:
     from logdex.report import Finding
 
     _Parts: TypeAlias = list[Part | Finding]
+    _NewTopic: TypeAlias = tuple[str, str, int, list[tuple[str, str]]]
+    """Name, id, number of partitions, settings."""
 
 OpenTransactions = Literal["abort", "keep"]
 INTERNAL = frozenset(
-    {OFFSETS_TOPIC, "__cluster_metadata", "__transaction_state", "__share_group_state", "__remote_log_metadata"}
+    {OFFSETS_TOPIC, METADATA_TOPIC, "__transaction_state", "__share_group_state", "__remote_log_metadata"}
 )
 """Topics with the state of one cluster, which has no meaning in another one."""
 _CONFIG = {"segment.bytes": MAX_INT32, "segment.ms": MAX_INT64, "max.message.bytes": MAX_INT32}
@@ -45,6 +48,13 @@ _UNKNOWN_BROKER = -2
 _OFFSETS_PARTITIONS = 50
 """offsets.topic.num.partitions."""
 _MOST_PARTITIONS = 1000
+_BOOTSTRAP = "bootstrap.checkpoint"
+_NO_RETENTION: dict[str, object] = {"retention.ms": -1, "retention.bytes": -1}
+_OFFSETS_CONFIG: dict[str, object] = {
+    "cleanup.policy": "compact",
+    "compression.type": "producer",
+    "segment.bytes": 104_857_600,
+}
 
 
 def copy(
@@ -70,11 +80,13 @@ def copy(
     consumers wait for a leader of an epoch that another cluster does not have. No producer snapshots are written, so a new
     producer that gets the id of an old one is not taken for it.
 
-    A file next to the directory, `<directory>.steps.txt`, has the commands with which a broker loads the partitions.
+    A file next to the directory, `<directory>.steps.txt`, has the commands with which a broker loads the partitions. If the
+    directory is one that `kafka-storage.sh format` made, the topics are also added to the metadata with which its broker starts
+    for the first time: the broker then has them, with the topic ids of the source.
 
     Args:
         source: The log directory, open or by its path or URL. It is only read.
-        directory: The new log directory: missing, or empty.
+        directory: The new log directory: missing, empty, or formatted and never used.
         topics: One topic, or several; None: all except those with the state of the cluster.
         partitions: One partition of the topics, or several, by their numbers; None: all.
         begin: First timestamp of records, ms or an aware datetime; None: no bound.
@@ -95,7 +107,8 @@ def copy(
         removed.
 
     Raises:
-        FileExistsError: The directory is not empty.
+        FileExistsError: The directory has other files.
+        CorruptFileError: `bootstrap.checkpoint` of the directory is damaged.
         FileNotFoundError: A topic has no partition here, or not the wanted ones.
         ValueError: The directory is in a log directory, or a topic has the state of a cluster.
         OSError: An I/O error. The new directory is then as after a crash.
@@ -108,9 +121,8 @@ def copy(
     moment = None if as_of is None else bound_ms(as_of, end=True, name="as_of")
     target = local_path(directory).absolute()
     with opened_log_dir(source) as logs:
-        is_new = not target.exists()
-        if not is_new and any(target.iterdir()):
-            raise FileExistsError(errno.EEXIST, "expected a missing or empty directory, found files", str(target))
+        before = {entry.name for entry in target.iterdir()} if target.exists() else None
+        formatted = _formatted(target, before)
         refuse_broker_directory(target, others=[logs.path])
         selected = _Selected(begin, end, None if keys is None else _checked(keys), header)
         if header is not None and keys is None:
@@ -124,18 +136,24 @@ def copy(
             stack.callback(writer.abandon)
             size = sum(logs.log(each.topic, each.partition).size for each in wanted)
             copying = _Copy(writer, selected, moment, progress, size)
+            copying.topic_ids = {} if formatted is None else _topic_ids(logs, wanted)
             for each, parts in plans.items():
                 copying.copy(each, logs.log(each.topic, each.partition), parts)
             copying.end_transactions(open_transactions)
-            offsets_partitions = copying.restore_groups(logs) if groups else None
+            counts = _partition_counts(wanted) | (copying.restore_groups(logs) if groups else {})
+            topics_of_broker = [] if formatted is None else copying.complete_topics(counts)
             writer.close()
         if not copying.counts["records"] and not copying.counts.get("group_records"):
-            _remove_content(target, whole=is_new)
+            _remove_content(target, before)
             return Report(copying.findings, copying.counts)
         if open_transactions == "abort":
             for snapshot in target.glob(f"*/*{SNAPSHOT}"):
                 snapshot.unlink()
-        replace_file(steps_path(target), _steps(target, wanted, offsets_partitions).encode())
+        if formatted is None:
+            steps = _steps(target, counts)
+        else:
+            steps = formatted.add_topics(topics_of_broker, copying.last_producer_id + 1)
+        replace_file(steps_path(target), steps.encode())
     return Report(copying.findings, copying.counts)
 
 
@@ -156,6 +174,61 @@ def _wanted(
     return wanted
 
 
+class _Formatted(NamedTuple):
+    """A log directory that `kafka-storage.sh format` made and no broker has used."""
+
+    directory: Path
+    node_id: int
+    directory_id: str
+
+    def add_topics(self, topics: list[_NewTopic], next_producer_id: int) -> str:
+        """Add topics to the metadata with which the broker starts; return the steps to start it."""
+        path = self.directory / _BOOTSTRAP
+        content = bootstrap_with_topics(
+            path,
+            topics,
+            node_id=self.node_id,
+            directory_id=self.directory_id,
+            next_producer_id=next_producer_id,
+        )
+        replace_file(path, content)
+        return _START.format(directory=shlex.quote(str(self.directory)), node_id=self.node_id)
+
+
+def _formatted(directory: Path, names: set[str] | None) -> _Formatted | None:
+    """Return the directory to write into if it was formatted; None if it is missing or empty."""
+    if not names:
+        return None
+    metadata = f"{METADATA_TOPIC}-0"
+    used = any(path.stat().st_size for path in (directory / metadata).glob(f"*{LOG}"))
+    if used or not {META_PROPERTIES, _BOOTSTRAP} <= names <= {META_PROPERTIES, _BOOTSTRAP, metadata}:
+        expected = "expected a missing or empty directory, or one that was formatted and never used"
+        raise FileExistsError(errno.EEXIST, f"{expected}; found files", str(directory))
+    path = directory / META_PROPERTIES
+    values = dict(line.split("=", 1) for line in path.read_text(errors="replace").splitlines() if "=" in line)
+    node_id, directory_id = values.get("node.id", ""), values.get("directory.id", "")
+    if not node_id.isdecimal() or int(node_id) > MAX_INT32 or not directory_id:
+        raise CorruptFileError(str(path), 0, "node.id and directory.id", f"{node_id!r} and {directory_id!r}")
+    return _Formatted(directory, int(node_id), directory_id)
+
+
+def _partition_counts(places: Iterable[TopicPartition]) -> dict[str, int]:
+    """Return the number of partitions that each topic has at least."""
+    counts: dict[str, int] = {}
+    for each in places:
+        counts[each.topic] = max(counts.get(each.topic, 0), each.partition + 1)
+    return counts
+
+
+def _topic_ids(logs: LogDir, places: Iterable[TopicPartition]) -> dict[str, str]:
+    """Return the ids that the topics have in the source, and new ones where it has none."""
+    ids: dict[str, str] = {}
+    for each in places:
+        found = ids.get(each.topic) or read_topic_id(logs.path / str(each))
+        ids.update({each.topic: found} if found else {})
+    return {each.topic: ids.get(each.topic) or new_id() for each in places}
+
+
 def _without_aborted(plans: Mapping[TopicPartition, _Parts], moment: int | None) -> dict[TopicPartition, _Parts]:
     """Return the plans with the transactions to leave out: those that were aborted, or are going to be."""
     found = {each: transactions_before(parts, moment) for each, parts in plans.items()}
@@ -170,14 +243,16 @@ def _without_aborted(plans: Mapping[TopicPartition, _Parts], moment: int | None)
     }
 
 
-def _remove_content(directory: Path, *, whole: bool) -> None:
-    """Remove what a copy wrote, and the directory itself if the copy made it."""
+def _remove_content(directory: Path, before: Collection[str] | None) -> None:
+    """Remove what a copy wrote, except the names before it; without any the directory itself, which the copy made."""
     for path in directory.iterdir():
+        if before and path.name in before:
+            continue
         if path.is_dir():
             shutil.rmtree(path)
         else:
             path.unlink()
-    if whole:
+    if before is None:
         directory.rmdir()
 
 
@@ -213,14 +288,20 @@ class _Copy:
         self._committed: set[tuple[int, int]] = set()
         self._ranges: dict[tuple[str, int], tuple[int, int]] = {}
         self.findings: list[Finding] = []
+        self.topic_ids: dict[str, str] = {}
+        self.last_producer_id = -1
         names = ("partitions", "records", "whole_batches", "encoded_batches", "log_bytes", "ended_transactions")
         self.counts = dict.fromkeys(names, 0)
 
     def copy(self, place: TopicPartition, log: Log, parts: _Parts) -> None:
         """Copy a partition. It stays open if a transaction is."""
-        out = self._writer.log(place.topic, place.partition, log_start_offset=log.log_start_offset)
+        topic_id = self.topic_ids.get(place.topic)
+        out = self._writer.log(place.topic, place.partition, topic_id=topic_id, log_start_offset=log.log_start_offset)
         show = None if self._progress is None else self._show
-        counts, findings, markers = out.copy(parts, **self._selected._asdict(), as_of=self._moment, progress=show)
+        counts, findings, markers, producer_id = out.copy(
+            parts, **self._selected._asdict(), as_of=self._moment, progress=show
+        )
+        self.last_producer_id = max(self.last_producer_id, producer_id)
         self._read += log.size
         self._show(0)
         for name, count in zip(("records", "whole_batches", "encoded_batches", "log_bytes"), counts, strict=True):
@@ -246,8 +327,8 @@ class _Copy:
                 self.counts["ended_transactions"] += out.end_transactions(time_ms, committed=list(self._committed))
             out.close()
 
-    def restore_groups(self, logs: LogDir) -> int:
-        """Write the offsets of the consumer groups, and return the number of partitions of their topic."""
+    def restore_groups(self, logs: LogDir) -> dict[str, int]:
+        """Write the offsets of the consumer groups, and return their topic with the number of its partitions."""
         read: dict[int, GroupOffsets] = {}
         for place in logs.partitions(OFFSETS_TOPIC):
             read[place.partition], findings = read_groups(logs.log(place.topic, place.partition), self._moment)
@@ -261,12 +342,26 @@ class _Copy:
                 f"{logs.path}: expected the partitions of {OFFSETS_TOPIC} to have the groups of their numbers"
             )
         self.counts["group_records"] = 0
+        if self.topic_ids:
+            self.topic_ids[OFFSETS_TOPIC] = self._writer.create_topic(OFFSETS_TOPIC, max(count, 1))
         for number, each in read.items():
             records = each.restored(self._ranges, _now())
             if records.num_rows:
                 self._writer.append(OFFSETS_TOPIC, number, records)
                 self.counts["group_records"] += records.num_rows
-        return max(count, 1)
+        return {OFFSETS_TOPIC: max(count, 1)}
+
+    def complete_topics(self, counts: Mapping[str, int]) -> list[_NewTopic]:
+        """Create the missing partitions of the topics; return name, id, number of partitions and settings of each."""
+        topics = []
+        for name, number in sorted(counts.items()):
+            topic_id = self.topic_ids[name]
+            for partition in range(number):
+                if (name, partition) not in self._ranges:
+                    self._writer.log(name, partition, topic_id=topic_id).close()
+            settings = _OFFSETS_CONFIG if name == OFFSETS_TOPIC else _NO_RETENTION
+            topics.append((name, topic_id, number, [(setting, str(value)) for setting, value in settings.items()]))
+        return topics
 
 
 def steps_path(directory: str | PathLike[str]) -> Path:
@@ -303,31 +398,37 @@ directories and begin anew.
 To load them into a broker that is stopped, create the topics as in step 2, stop the broker, replace all
 files of each partition's directory but partition.metadata, and start it.
 """
+_START = """\
+How to start a Kafka broker with {directory}
+
+bootstrap.checkpoint in the directory has the topics, which the controller takes over when it starts for
+the first time.
+
+1. The configuration must have node.id={node_id} and log.dirs={directory}, as when the directory was formatted,
+   and process.roles=broker,controller. The broker's user must own the files in the directory.
+2. Start the broker:
+
+     kafka-server-start.sh server.properties
+
+3. Read a topic to its end, for example with kafka-console-consumer.sh --from-beginning.
+
+The topics keep all records (retention.ms=-1, retention.bytes=-1), and their other settings are the
+defaults of the broker; kafka-configs.sh changes them.
+"""
 _OFFSETS = """
 Its offsets.topic.num.partitions must be {count}, and no consumer group may have used it."""
 
 
-def _steps(directory: Path, wanted: Iterable[TopicPartition], offsets_partitions: int | None) -> str:
-    """Return the steps to load a directory."""
-    counts: dict[str, int] = {}
-    for each in wanted:
-        counts[each.topic] = max(counts.get(each.topic, 0), each.partition + 1)
-    settings: dict[str, dict[str, object]] = {name: {"retention.ms": -1, "retention.bytes": -1} for name in counts}
-    names = sorted(counts)
-    if offsets_partitions is not None:
-        counts[OFFSETS_TOPIC] = offsets_partitions
-        settings[OFFSETS_TOPIC] = {
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": 104_857_600,
-        }
-        # Groups are read as soon as their topic exists, and the topics that they name exist then.
-        names.append(OFFSETS_TOPIC)
+def _steps(directory: Path, counts: Mapping[str, int]) -> str:
+    """Return the steps to load a directory with some numbers of partitions."""
+    settings = {name: _OFFSETS_CONFIG if name == OFFSETS_TOPIC else _NO_RETENTION for name in counts}
+    # Groups are read as soon as their topic exists, and the topics that they name exist then.
+    names = sorted(counts, key=lambda name: (name == OFFSETS_TOPIC, name))
     creations = (
         f"     kafka-topics.sh --bootstrap-server HOST:9092 --create --topic {shlex.quote(name)}"
         f" --partitions {counts[name]} --replication-factor 1"
         + "".join(f" --config {setting}={value}" for setting, value in settings[name].items())
         for name in names
     )
-    offsets = "" if offsets_partitions is None else _OFFSETS.format(count=offsets_partitions)
+    offsets = _OFFSETS.format(count=counts[OFFSETS_TOPIC]) if OFFSETS_TOPIC in counts else ""
     return _STEPS.format(directory=shlex.quote(str(directory)), offsets=offsets, creations="\n".join(creations))

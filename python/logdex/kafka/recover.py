@@ -36,7 +36,7 @@ from logdex.kafka.files import (
 )
 from logdex.kafka.log import Log
 from logdex.kafka.verify import content_findings, verify_checkpoints
-from logdex.kafka.writer import LOCK, META_PROPERTIES, partition_dirs, read_broker_epoch
+from logdex.kafka.writer import LOCK, META_PROPERTIES, METADATA_TOPIC, partition_dirs, read_broker_epoch
 from logdex.report import Finding, Report
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from logdex._types import Progress
 
 _METADATA = "partition.metadata"
-_METADATA_TOPIC = "__cluster_metadata"
 _OTHER_DIRECTORIES = frozenset({"remote-log-index-cache"})
 _TOPIC_ID = re.compile(r"version: 0\ntopic_id: ([a-zA-Z0-9_-]{22})\s*")
 _LINE = re.compile(r"([^ \n]+) ([0-9]{1,10}) ([0-9]{1,18})\n")
@@ -159,6 +158,8 @@ class _Plan:
         sizes = (path.stat().st_size for place in places for path in (directory / str(place)).glob(f"*{LOG}"))
         self._size = sum(sizes)
         self._topic_ids = self._read_topic_ids(places)
+        if (metadata := directory / f"{METADATA_TOPIC}-0").is_dir():
+            self._left += _verified(metadata)
         ends = {place: self._check(place) for place in places}
         for finding in verify_checkpoints(directory, ends).findings:
             if finding.path.endswith(checkpoint.LOG_START) and finding not in self._found:
@@ -212,11 +213,7 @@ class _Plan:
         """Plan the repair of a partition, and return where its log will end."""
         directory = self._directory / str(place)
         repair = _Repair()
-        with Log.open(directory) as log:
-            verified = log.verify(deep=False).findings
-        if place.topic == _METADATA_TOPIC:
-            self._left += verified
-            return 0
+        verified = _verified(directory)
         with content_findings([]):
             repair.epochs = checkpoint.read_leader_epochs(directory)
         first = min(Listing(*list_partition(directory)).segments, default=0)
@@ -335,6 +332,11 @@ class _Plan:
         marks = self._lines[checkpoint.HIGH_WATERMARK]
         if place in marks:
             marks[place] = min(marks[place], writer.end_offset)
+
+
+def _verified(partition_dir: Path) -> list[Finding]:
+    with Log.open(partition_dir) as log:
+        return log.verify(deep=False).findings
 
 
 def _is_gone(finding: Finding, first: int) -> bool:

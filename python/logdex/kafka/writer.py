@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 LOCK = ".lock"
 META_PROPERTIES = "meta.properties"
+METADATA_TOPIC = "__cluster_metadata"
+"""The log of the controllers, which no broker loads as a topic."""
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _CHECKPOINT_SECONDS = 60.0
 """log.flush.offset.checkpoint.interval.ms."""
@@ -395,9 +397,12 @@ def read_broker_epoch(marker: Path) -> int:
 
 
 def partition_dirs(log_dir: Path) -> list[TopicPartition]:
-    """Return the partitions that have a directory."""
+    """Return the partitions that have a directory, without that of the cluster's metadata.
+
+    Source: LogManager#loadLogs.
+    """
     found = (parse_partition_directory(entry.name) for entry in log_dir.iterdir() if entry.is_dir())
-    return [partition for partition in found if partition is not None]
+    return [partition for partition in found if partition is not None and partition.topic != METADATA_TOPIC]
 
 
 def read_topic_id(partition_dir: Path) -> str | None:

@@ -2,7 +2,10 @@
 //!
 //! The broker feeds its libraries in pieces, which does not change their streams. Source: `org.apache.kafka.common.compress`.
 
-use std::io::{self, Write};
+use std::cell::RefCell;
+use std::io;
+
+use zstd::stream::raw::{self, Operation as _};
 
 use super::codec::Codec;
 use super::{deflate, snappy_block};
@@ -21,6 +24,8 @@ const GZIP_HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
 /// Above the default level, the compressor is the slow one.
 const LZ4_DEFAULT_LEVEL: i32 = 9;
 const ZSTD_DEFAULT_LEVEL: i32 = 3;
+/// The room for a step of the compressor, whose result does not depend on it.
+const ZSTD_STEP: usize = 4096;
 
 /// Appends the compressed records. `level`: of the codec; `None`: its default.
 pub(crate) fn encode(codec: Codec, level: Option<i32>, records: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
@@ -58,15 +63,39 @@ pub(crate) fn encode(codec: Codec, level: Option<i32>, records: &[u8], out: &mut
             }
             out.extend([0; 4]);
         }
-        Codec::Zstd => {
-            let mut encoder = zstd::stream::write::Encoder::new(out, level.unwrap_or(ZSTD_DEFAULT_LEVEL))?;
-            encoder.write_all(records)?;
-            // As the broker's stream does when it is closed: the last block is empty.
-            encoder.flush()?;
-            encoder.finish()?;
-        }
+        Codec::Zstd => zstd(level.unwrap_or(ZSTD_DEFAULT_LEVEL), records, out)?,
     }
     Ok(())
+}
+
+thread_local! {
+    /// To allocate and clear the memory of a compressor takes longer than to compress a batch.
+    static ZSTD: RefCell<Option<raw::Encoder<'static>>> = const { RefCell::new(None) };
+}
+
+fn zstd(level: i32, records: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+    // Compressors of other levels are not kept: those of the highest ones have hundreds of megabytes.
+    let kept = ZSTD.take().filter(|_| level == ZSTD_DEFAULT_LEVEL);
+    let mut encoder = kept.map_or_else(|| raw::Encoder::new(level), Ok)?;
+    encoder.reinit()?;
+    let mut input = raw::InBuffer::around(records);
+    while input.pos() < records.len() {
+        encoder.run(&mut input, &mut end_of(out))?;
+    }
+    // As the broker's stream does when it is closed: the last block is empty.
+    while encoder.flush(&mut end_of(out))? > 0 {}
+    while encoder.finish(&mut end_of(out), true)? > 0 {}
+    if level == ZSTD_DEFAULT_LEVEL {
+        ZSTD.set(Some(encoder));
+    }
+    Ok(())
+}
+
+/// A buffer after the bytes of `out`.
+fn end_of(out: &mut Vec<u8>) -> raw::OutBuffer<'_, Vec<u8>> {
+    out.reserve(ZSTD_STEP);
+    let end = out.len();
+    raw::OutBuffer::around_pos(out, end)
 }
 
 /// A length in the 32 bits that the streams have for it.
@@ -76,6 +105,8 @@ fn length(bytes: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
     use crate::kafka::format::codec::Decoder;
 
@@ -94,6 +125,13 @@ mod tests {
         let mut zstd = Vec::new();
         encode(Codec::Zstd, None, b"x", &mut zstd).unwrap();
         assert!(zstd.ends_with(&[1, 0, 0]), "an empty last block");
+        for len in [0, 1, 5_000, 200_000, 800_000, 17] {
+            let (mut again, mut once) = (Vec::new(), zstd::stream::write::Encoder::new(Vec::new(), 3).unwrap());
+            encode(Codec::Zstd, None, &text[..len], &mut again).unwrap();
+            once.write_all(&text[..len]).unwrap();
+            once.flush().unwrap();
+            assert_eq!(again, once.finish().unwrap(), "a compressor that was used before, {len} bytes");
+        }
         let mut gzip = Vec::new();
         encode(Codec::Gzip, None, b"aaaaaaaaaa", &mut gzip).unwrap();
         assert_eq!(gzip[..13], [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff, 0x4b, 0x4c, 0x84]);

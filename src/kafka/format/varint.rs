@@ -63,6 +63,13 @@ pub(crate) fn put(out: &mut Vec<u8>, value: i64) {
     put_unsigned(out, (value << 1 ^ value >> 63).cast_unsigned());
 }
 
+/// The bytes that [`put`] appends.
+#[inline]
+pub(crate) fn len(value: i64) -> usize {
+    let bits = u64::BITS - (value << 1 ^ value >> 63).cast_unsigned().leading_zeros();
+    (bits.max(1).div_ceil(7)) as usize
+}
+
 /// Appends a number that is not zig-zag.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "seven bits")]

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::given_batches::GivenBatches;
 use super::leader_epochs::LeaderEpochs;
-use super::new_batch::headers;
+use super::new_batch::{Facts, headers};
 use super::partition_metadata::PartitionMetadata;
 use super::producers::{Changes, KnownBatch, Producers, Rules, remove};
 use super::refusal::Refusal;
@@ -216,6 +216,52 @@ impl PartitionLog {
             }
             &validated.bytes
         };
+        self.store(bytes, &scan, result, options, now)
+    }
+
+    /// Appends a batch that [`NewBatch`] finished, as a producer would send it: without reading it again if the leader changes only its
+    /// offset and epoch.
+    pub(super) fn append_new(
+        &mut self,
+        batch: &mut [u8],
+        facts: &Facts,
+        codec: Codec,
+        options: AppendOptions,
+        now: i64,
+    ) -> Result<AppendResult> {
+        let validator = Validator::new(&self.options.config, &self.directory, options, self.end, codec, now);
+        if !validator.takes_as_is(facts) || batch.len() as u64 > self.options.config.max_message_bytes {
+            return self.append(batch, options, now);
+        }
+        self.metadata.write()?;
+        Header::write_place(batch, self.end, options.leader_epoch);
+        let last_offset = i64::from(facts.count) - 1;
+        let scan = Scan {
+            first_offset: Some(0),
+            last_offset,
+            last_offset_of_first: last_offset,
+            max_timestamp: facts.max_timestamp(),
+            valid_bytes: batch.len(),
+            codec,
+        };
+        let result = AppendResult {
+            first_offset: self.end,
+            last_offset: self.end + last_offset,
+            max_timestamp: facts.max_timestamp(),
+            log_append_time: -1,
+        };
+        self.store(batch, &scan, result, options, now)
+    }
+
+    /// Appends batches that have their offsets.
+    fn store(
+        &mut self,
+        bytes: &[u8],
+        scan: &Scan,
+        mut result: AppendResult,
+        options: AppendOptions,
+        now: i64,
+    ) -> Result<AppendResult> {
         for (header, _) in headers(bytes) {
             if !header.is_legacy() {
                 self.epochs.assign(header.leader_epoch.into(), header.base_offset)?;
@@ -228,7 +274,7 @@ impl PartitionLog {
         if size > most {
             return Err(Refusal::RECORD_BATCH_TOO_LARGE.because(format_args!("{size} bytes, segments hold {most}")));
         }
-        self.maybe_roll(size, &scan, &result, now)?;
+        self.maybe_roll(size, scan, &result, now)?;
         let mut changes = Changes::default();
         if let Some(known) = self.check_producers(bytes, options, &mut changes)? {
             result.first_offset = known.first_offset();
@@ -318,19 +364,12 @@ impl PartitionLog {
 
     fn validate(&mut self, given: &[u8], source: Codec, options: AppendOptions, now: i64) -> Result<Validated> {
         let config = &self.options.config;
-        let validator = Validator {
-            config,
-            log: &self.directory,
-            origin: options.origin,
-            leader_epoch: options.leader_epoch,
-            now,
-            first_offset: self.end,
-            source,
-        };
+        let validator = Validator::new(config, &self.directory, options, self.end, source, now);
         let validated = validator.validate(given, &mut self.cursor)?;
+        let most = config.max_message_bytes;
         let longest = headers(&validated.bytes).map(|(header, _)| u64::from(header.size)).max();
-        if validated.was_encoded && longest > Some(config.max_message_bytes) {
-            let text = format!("a re-encoded batch of {longest:?} bytes, at most {}", config.max_message_bytes);
+        if validated.was_encoded && longest > Some(most) {
+            let text = format!("a re-encoded batch of {longest:?} bytes, at most {most}");
             return Err(Refusal::RECORD_TOO_LARGE.because(text));
         }
         Ok(validated)

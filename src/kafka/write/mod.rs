@@ -10,6 +10,7 @@
 //! `load` opens a log as a broker's start does. [`LogWriter`] is the handle: it serialises calls, and makes the first failed write or
 //! fsync final. Source: `UnifiedLog`, `LogLoader` of 3.9.2 and 4.3.1; docs/formats/kafka-log.md has the rules.
 
+mod bootstrap;
 mod copy;
 mod given_batches;
 mod leader_epochs;
@@ -27,6 +28,7 @@ mod topic_config;
 mod validator;
 mod writer;
 
+pub use bootstrap::{NewTopic, Replica, with_topics};
 pub use copy::{Copied, Transactions};
 pub use log::{AppendOptions, AppendResult, LogOptions};
 pub use new_records::{COLUMNS, NewRecords};

@@ -7,7 +7,7 @@ use crate::kafka::format::codec::Codec;
 use crate::kafka::format::encoder;
 use crate::kafka::format::header::{HEADER_SIZE, Header, NO_TIMESTAMP};
 use crate::kafka::format::record::{Span, field};
-use crate::kafka::format::varint::put;
+use crate::kafka::format::varint::{self, put};
 
 /// Bits of the attributes.
 pub(super) const LOG_APPEND_TIME: i16 = 8;
@@ -15,33 +15,57 @@ pub(super) const TRANSACTIONAL: i16 = 0x10;
 pub(super) const CONTROL: i16 = 0x20;
 
 /// Records that become a batch.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct NewBatch {
-    /// The encoded records.
-    records: Vec<u8>,
-    count: i32,
+    /// Room for the header, and the encoded records.
+    bytes: Vec<u8>,
     base_timestamp: i64,
-    max_timestamp: Option<i64>,
-    record: Vec<u8>,
+    facts: Facts,
+}
+
+/// What a leader checks of the records of a batch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Facts {
+    /// The number of records, whose offsets are dense.
+    pub(super) count: i32,
+    /// The least and largest timestamp, of those that are not [`NO_TIMESTAMP`].
+    pub(super) timestamps: Option<(i64, i64)>,
+    /// A record has no key.
+    pub(super) has_null_key: bool,
+}
+
+impl Facts {
+    const NONE: Self = Self { count: 0, timestamps: None, has_null_key: false };
+
+    pub(super) fn max_timestamp(&self) -> i64 {
+        self.timestamps.map_or(NO_TIMESTAMP, |(_, max)| max.max(NO_TIMESTAMP))
+    }
+}
+
+impl Default for NewBatch {
+    fn default() -> Self {
+        Self { bytes: vec![0; HEADER_SIZE], base_timestamp: 0, facts: Facts::NONE }
+    }
 }
 
 impl NewBatch {
     pub(super) fn is_empty(&self) -> bool {
-        self.count == 0
+        self.facts.count == 0
+    }
+
+    /// The number of records.
+    pub(super) fn count(&self) -> i32 {
+        self.facts.count
     }
 
     /// Bytes of a batch of these records that is not compressed.
     pub(super) fn size(&self) -> usize {
-        HEADER_SIZE + self.records.len()
-    }
-
-    pub(super) fn max_timestamp(&self) -> i64 {
-        self.max_timestamp.unwrap_or(NO_TIMESTAMP)
+        self.bytes.len()
     }
 
     /// Adds a record; `headers` are encoded by [`put_header`]. Source: `DefaultRecord#writeTo`.
     pub(super) fn push(&mut self, timestamp: i64, key: Option<&[u8]>, value: Option<&[u8]>, headers: (usize, &[u8])) {
-        self.push_at(self.count.into(), timestamp, key, value, headers);
+        self.push_at(self.facts.count.into(), timestamp, key, value, headers);
     }
 
     /// Adds a record with its offset after the first one of the batch.
@@ -53,21 +77,30 @@ impl NewBatch {
         value: Option<&[u8]>,
         headers: (usize, &[u8]),
     ) {
-        if self.count == 0 {
+        let facts = &mut self.facts;
+        if facts.count == 0 {
             self.base_timestamp = timestamp;
         }
-        self.max_timestamp = Some(self.max_timestamp().max(timestamp));
-        self.record.clear();
-        self.record.push(0);
-        put(&mut self.record, timestamp.wrapping_sub(self.base_timestamp));
-        put(&mut self.record, offset_delta);
-        put_field(&mut self.record, key);
-        put_field(&mut self.record, value);
-        put_length(&mut self.record, headers.0);
-        self.record.extend(headers.1);
-        put_length(&mut self.records, self.record.len());
-        self.records.extend(&self.record);
-        self.count += 1;
+        if timestamp != NO_TIMESTAMP {
+            let (least, largest) = facts.timestamps.unwrap_or((timestamp, timestamp));
+            facts.timestamps = Some((least.min(timestamp), largest.max(timestamp)));
+        }
+        facts.has_null_key |= key.is_none();
+        facts.count += 1;
+        let timestamp_delta = timestamp.wrapping_sub(self.base_timestamp);
+        let numbers = varint::len(timestamp_delta) + varint::len(offset_delta) + varint::len(length(headers.0));
+        // The attributes are one byte.
+        let size = 1 + numbers + field_size(key) + field_size(value) + headers.1.len();
+        let out = &mut self.bytes;
+        out.reserve(varint::len(length(size)) + size);
+        put(out, length(size));
+        out.push(0);
+        put(out, timestamp_delta);
+        put(out, offset_delta);
+        put_field(out, key);
+        put_field(out, value);
+        put(out, length(headers.0));
+        out.extend_from_slice(headers.1);
     }
 
     /// Appends the batch to `out`, and empties this. Of `like`, the fields that records do not decide are taken: offset, epochs,
@@ -75,41 +108,53 @@ impl NewBatch {
     ///
     /// # Errors
     /// `InvalidArgument` if the records are too long for the codec.
-    pub(super) fn finish(&mut self, like: &Header, codec: Codec, level: Option<i32>, out: &mut Vec<u8>) -> Result<()> {
-        let last_offset = like.base_offset + i64::from(self.count) - 1;
+    pub(super) fn finish(
+        &mut self,
+        like: &Header,
+        codec: Codec,
+        level: Option<i32>,
+        out: &mut Vec<u8>,
+    ) -> Result<Facts> {
+        let last_offset = like.base_offset + i64::from(self.count()) - 1;
         self.finish_up_to(&Header { last_offset, ..*like }, codec, level, out)
     }
 
     /// As [`Self::finish`], with the last offset of `like`.
+    ///
+    /// # Errors
+    /// As [`Self::finish`].
     pub(super) fn finish_up_to(
         &mut self,
         like: &Header,
         codec: Codec,
         level: Option<i32>,
         out: &mut Vec<u8>,
-    ) -> Result<()> {
-        let begin = out.len();
-        out.resize(begin + HEADER_SIZE, 0);
-        encoder::encode(codec, level, &self.records, out).map_err(|error| {
-            Error::InvalidArgument(format!(
-                "{} bytes of records with codec {}: {error}",
-                self.records.len(),
-                codec.name()
-            ))
-        })?;
+    ) -> Result<Facts> {
+        let (begin, facts) = (out.len(), std::mem::replace(&mut self.facts, Facts::NONE));
+        if codec == Codec::None && out.is_empty() {
+            // The buffers change places, so that the records are not copied again.
+            std::mem::swap(&mut self.bytes, out);
+        } else {
+            let records = self.bytes.get(HEADER_SIZE..).unwrap_or_default();
+            out.resize(begin + HEADER_SIZE, 0);
+            encoder::encode(codec, level, records, out).map_err(|error| {
+                let (size, codec) = (records.len(), codec.name());
+                Error::InvalidArgument(format!("{size} bytes of records with codec {codec}: {error}"))
+            })?;
+        }
+        self.bytes.clear();
+        self.bytes.resize(HEADER_SIZE, 0);
         let is_append_time = like.attributes & LOG_APPEND_TIME != 0;
         let header = Header {
             magic: 2,
             attributes: like.attributes & (LOG_APPEND_TIME | TRANSACTIONAL | CONTROL) | codec as i16,
             base_timestamp: self.base_timestamp,
-            max_timestamp: if is_append_time { like.max_timestamp } else { self.max_timestamp() },
-            count: Some(self.count),
+            max_timestamp: if is_append_time { like.max_timestamp } else { facts.max_timestamp() },
+            count: Some(facts.count),
             ..*like
         };
         header.write(out.get_mut(begin..).unwrap_or_default());
-        self.records.clear();
-        (self.count, self.max_timestamp) = (0, None);
-        Ok(())
+        Ok(facts)
     }
 }
 
@@ -136,14 +181,18 @@ fn put_field(out: &mut Vec<u8>, field: Option<&[u8]>) {
     match field {
         None => put(out, -1),
         Some(bytes) => {
-            put_length(out, bytes.len());
-            out.extend(bytes);
+            put(out, length(bytes.len()));
+            out.extend_from_slice(bytes);
         }
     }
 }
 
-fn put_length(out: &mut Vec<u8>, length: usize) {
-    put(out, i64::try_from(length).unwrap_or(i64::MAX));
+fn field_size(field: Option<&[u8]>) -> usize {
+    field.map_or(1, |bytes| varint::len(length(bytes.len())) + bytes.len())
+}
+
+fn length(length: usize) -> i64 {
+    i64::try_from(length).unwrap_or(i64::MAX)
 }
 
 /// The header of a batch without producer, offset and epoch.

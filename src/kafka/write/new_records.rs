@@ -4,7 +4,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, BinaryArray, ListArray, RecordBatch, StringArray};
 use arrow_schema::DataType;
 
-use super::new_batch::{NewBatch, plain_header, put_header};
+use super::new_batch::{Facts, NewBatch, plain_header, put_header};
 use crate::arrow::input_columns::{Get, null, times, wrong};
 use crate::error::{Error, Result};
 use crate::kafka::format::codec::Codec;
@@ -65,6 +65,16 @@ impl<'a> Columns<'a> {
         })
     }
 
+    /// # Errors
+    /// `InvalidArgument` for a header without a key.
+    fn check_headers(&self, rows: usize) -> Result<()> {
+        if self.headers.is_some_and(|(_, keys, _)| keys.null_count() > 0) {
+            let mut encoded = Vec::new();
+            (0..rows).try_for_each(|row| self.row(row, &mut encoded).map(drop))?;
+        }
+        Ok(())
+    }
+
     /// Returns a row, and encodes its headers.
     ///
     /// # Errors
@@ -113,33 +123,69 @@ fn field(array: Option<&BinaryArray>, row: usize) -> Option<&[u8]> {
     array.filter(|array| array.is_valid(row)).map(|array| array.value(row))
 }
 
-impl NewRecords<'_> {
+impl<'a> NewRecords<'a> {
     /// Returns the records as batches. A record without a timestamp gets `now`.
     ///
     /// # Errors
     /// `InvalidArgument` for a column of another name or type, or a header without a key.
-    pub(super) fn batches(&self, now: i64) -> Result<Vec<Vec<u8>>> {
-        let (mut new, mut encoded, mut batches) = (NewBatch::default(), Vec::new(), Vec::new());
-        let mut finish = |new: &mut NewBatch| {
-            let mut batch = Vec::with_capacity(if self.codec == Codec::None { new.size() } else { 0 });
-            new.finish(&plain_header(), self.codec, self.level, &mut batch)?;
-            batches.push(batch);
-            Ok::<(), Error>(())
-        };
-        for batch in self.records {
+    pub(super) fn batches(&self, now: i64) -> Result<NewBatches<'a>> {
+        let columns = self.records.iter().map(|batch| {
             let columns = Columns::of(batch, &COLUMNS)?;
-            for number in 0..batch.num_rows() {
-                let row = columns.row(number, &mut encoded)?;
-                if !new.is_empty() && new.size().saturating_add(row.bytes(&encoded)) > self.batch_bytes {
-                    finish(&mut new)?;
+            columns.check_headers(batch.num_rows())?;
+            Ok((columns, batch.num_rows()))
+        });
+        let columns = columns.collect::<Result<Vec<_>>>()?.into_iter();
+        let (codec, level, batch_bytes) = (self.codec, self.level, self.batch_bytes);
+        let new = NewBatch::default();
+        Ok(NewBatches { columns, current: None, new, headers: Vec::new(), codec, level, batch_bytes, now })
+    }
+}
+
+/// Batches that are made when they are needed.
+pub(super) struct NewBatches<'a> {
+    columns: std::vec::IntoIter<(Columns<'a>, usize)>,
+    /// Columns, the next row, and the number of rows.
+    current: Option<(Columns<'a>, usize, usize)>,
+    new: NewBatch,
+    headers: Vec<u8>,
+    codec: Codec,
+    level: Option<i32>,
+    batch_bytes: usize,
+    now: i64,
+}
+
+impl NewBatches<'_> {
+    pub(super) fn codec(&self) -> Codec {
+        self.codec
+    }
+
+    /// Replaces `batch` by the next one; `None` at the end.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the records of a batch are too long for the codec.
+    pub(super) fn next(&mut self, batch: &mut Vec<u8>) -> Result<Option<Facts>> {
+        batch.clear();
+        loop {
+            let Some((columns, next, end)) = &mut self.current else {
+                let Some((columns, rows)) = self.columns.next() else { break };
+                self.current = Some((columns, 0, rows));
+                continue;
+            };
+            while *next < *end {
+                let row = columns.row(*next, &mut self.headers)?;
+                if !self.new.is_empty() && self.new.size().saturating_add(row.bytes(&self.headers)) > self.batch_bytes {
+                    return self.new.finish(&plain_header(), self.codec, self.level, batch).map(Some);
                 }
-                new.push(row.timestamp.unwrap_or(now), row.key, row.value, (row.headers, &encoded));
+                let timestamp = row.timestamp.unwrap_or(self.now);
+                self.new.push(timestamp, row.key, row.value, (row.headers, &self.headers));
+                *next += 1;
             }
+            self.current = None;
         }
-        if !new.is_empty() {
-            finish(&mut new)?;
+        if self.new.is_empty() {
+            return Ok(None);
         }
-        Ok(batches)
+        self.new.finish(&plain_header(), self.codec, self.level, batch).map(Some)
     }
 }
 
@@ -155,8 +201,11 @@ mod tests {
         let values = BinaryArray::from_iter_values((0..10).map(|_| [7; 100]));
         let records = [RecordBatch::try_from_iter([("value", Arc::new(values) as _)]).unwrap()];
         let new = NewRecords { records: &records, codec: Codec::None, level: None, batch_bytes: 400 };
-        let batches = new.batches(5).unwrap();
-        let counts: Vec<_> = batches.iter().flat_map(|batch| batch_headers(batch)).map(|(header, _)| header).collect();
+        let (mut batches, mut batch, mut counts) = (new.batches(5).unwrap(), Vec::new(), Vec::new());
+        while let Some(facts) = batches.next(&mut batch).unwrap() {
+            counts.extend(batch_headers(&batch).map(|(header, _)| header));
+            assert_eq!(counts.last().unwrap().count, Some(facts.count));
+        }
         assert_eq!(counts.iter().map(|header| header.count).collect::<Vec<_>>(), [Some(3), Some(3), Some(3), Some(1)]);
         assert!(counts.iter().all(|header| header.max_timestamp == 5 && header.size <= 400));
     }

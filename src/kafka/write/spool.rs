@@ -340,7 +340,7 @@ impl Partition {
             return Ok(());
         }
         out.batch.clear();
-        self.new.finish(&plain_header(), out.codec, out.config.level(out.codec), &mut out.batch)?;
+        let facts = self.new.finish(&plain_header(), out.codec, out.config.level(out.codec), &mut out.batch)?;
         let (size, name) = (out.batch.len() as u64, self.name.display());
         if size > out.config.max_message_bytes {
             let most = out.config.max_message_bytes;
@@ -353,19 +353,19 @@ impl Partition {
             let text = format_args!("{name}: {size} bytes, segments hold {most}");
             return Err(Refusal::RECORD_BATCH_TOO_LARGE.because(text));
         }
-        let validator = Validator {
-            config: &out.config,
-            log: &self.name,
-            origin: Origin::Client,
-            leader_epoch: 0,
-            now,
-            first_offset: 0,
-            source: out.codec,
-        };
-        let validated = validator.validate(&out.batch, &mut out.cursor)?;
-        out.waiting += validated.bytes.len();
-        self.waiting.0.extend(validated.bytes);
-        self.waiting.1 += validated.next_offset.cast_unsigned();
+        let options = AppendOptions { leader_epoch: 0, origin: Origin::Client, markers_bump_epochs: false };
+        let validator = Validator::new(&out.config, &self.name, options, 0, out.codec, now);
+        let before = self.waiting.0.len();
+        if validator.takes_as_is(&facts) {
+            Header::write_place(&mut out.batch, 0, options.leader_epoch);
+            self.waiting.0.extend_from_slice(&out.batch);
+            self.waiting.1 += u64::from(facts.count.cast_unsigned());
+        } else {
+            let validated = validator.validate(&out.batch, &mut out.cursor)?;
+            self.waiting.0.extend_from_slice(&validated.bytes);
+            self.waiting.1 += validated.next_offset.cast_unsigned();
+        }
+        out.waiting += self.waiting.0.len() - before;
         if self.waiting.0.len() >= CHUNK { self.write(out) } else { Ok(()) }
     }
 

@@ -5,7 +5,8 @@
 use std::path::Path;
 
 use super::given_batches::GivenBatches;
-use super::new_batch::{LOG_APPEND_TIME, NewBatch, put_headers};
+use super::log::AppendOptions;
+use super::new_batch::{Facts, LOG_APPEND_TIME, NewBatch, put_headers};
 use super::refusal::Refusal;
 use super::topic_config::TopicConfig;
 use crate::error::Result;
@@ -31,14 +32,14 @@ const KEPT_ATTRIBUTES: i16 = 0x77;
 /// The input of the checks.
 #[derive(Debug)]
 pub(super) struct Validator<'a> {
-    pub(super) config: &'a TopicConfig,
-    pub(super) log: &'a Path,
-    pub(super) origin: Origin,
-    pub(super) leader_epoch: i32,
-    pub(super) now: i64,
+    config: &'a TopicConfig,
+    log: &'a Path,
+    origin: Origin,
+    leader_epoch: i32,
+    now: i64,
     /// Offset of the first record.
-    pub(super) first_offset: i64,
-    pub(super) source: Codec,
+    first_offset: i64,
+    source: Codec,
 }
 
 /// Batches that may be appended.
@@ -62,7 +63,19 @@ struct Records {
     invalid: Option<Refusal>,
 }
 
-impl Validator<'_> {
+impl<'a> Validator<'a> {
+    pub(super) fn new(
+        config: &'a TopicConfig,
+        log: &'a Path,
+        options: AppendOptions,
+        first_offset: i64,
+        source: Codec,
+        now: i64,
+    ) -> Self {
+        let AppendOptions { origin, leader_epoch, .. } = options;
+        Self { config, log, origin, leader_epoch, now, first_offset, source }
+    }
+
     /// # Errors
     /// `Refused`.
     pub(super) fn validate(&self, given: &[u8], cursor: &mut BatchCursor) -> Result<Validated> {
@@ -101,6 +114,21 @@ impl Validator<'_> {
             self.encoded(cursor, &batches, target)?
         };
         Ok(Validated { bytes, max_timestamp, next_offset, was_encoded: !in_place })
+    }
+
+    /// Returns whether [`Self::validate`] would return the bytes of a batch that [`NewBatch`] finished, but for its offset and epoch.
+    pub(super) fn takes_as_is(&self, facts: &Facts) -> bool {
+        let config = self.config;
+        config.compression.is_none_or(|target| target == self.source)
+            && !config.log_append_time
+            && !(config.compacts && facts.has_null_key)
+            && facts.timestamps.is_none_or(|(least, largest)| self.is_timely(least) && self.is_timely(largest))
+    }
+
+    fn is_timely(&self, timestamp: i64) -> bool {
+        let (now, timestamp) = (i128::from(self.now), i128::from(timestamp));
+        now - timestamp <= self.config.timestamp_before_max_ms.into()
+            && timestamp - now <= self.config.timestamp_after_max_ms.into()
     }
 
     fn each(
@@ -149,10 +177,8 @@ impl Validator<'_> {
     /// Source: `#validateRecord`.
     fn check_record(&self, header: &Header, span: &Span, records: &mut Records) {
         let config = self.config;
-        let is_late = i128::from(self.now) - i128::from(span.timestamp) > config.timestamp_before_max_ms.into()
-            || i128::from(span.timestamp) - i128::from(self.now) > config.timestamp_after_max_ms.into();
         let has_bad_time = if !config.log_append_time && span.timestamp != NO_TIMESTAMP {
-            is_late
+            !self.is_timely(span.timestamp)
         } else {
             header.timestamp_type() == TimestampType::LogAppend
         };
@@ -213,5 +239,65 @@ impl Validator<'_> {
         };
         new.finish(&like, target, self.config.level(target), &mut out)?;
         Ok(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::path::Path;
+
+    use super::*;
+    use crate::kafka::compat::Compat;
+    use crate::kafka::write::log::new_cursor;
+    use crate::kafka::write::new_batch::plain_header;
+
+    /// Timestamps and keys of records.
+    type Rows<'a> = &'a [(i64, Option<&'a [u8]>)];
+
+    const ROWS: [Rows<'_>; 6] = [
+        &[(1_000, Some(b"k"))],
+        &[(1_000, Some(b"k")), (900, None), (1_100, Some(b""))],
+        &[(NO_TIMESTAMP, Some(b"k")), (i64::MAX, Some(b"k"))],
+        &[(NO_TIMESTAMP, Some(b"k"))],
+        &[(i64::MIN, Some(b"k")), (7, Some(b"k"))],
+        &[(5_000, Some(b"k")), (1_000, Some(b"k"))],
+    ];
+    const SETTINGS: [(&str, &str); 7] = [
+        ("segment.bytes", "1000"),
+        ("compression.type", "lz4"),
+        ("compression.type", "uncompressed"),
+        ("message.timestamp.type", "LogAppendTime"),
+        ("cleanup.policy", "compact"),
+        ("message.timestamp.before.max.ms", "50"),
+        ("message.timestamp.after.max.ms", "50"),
+    ];
+
+    #[test]
+    fn a_new_batch_is_taken_as_validated() {
+        let (mut cursor, mut taken) = (new_cursor(), 0);
+        for setting in SETTINGS {
+            let settings = HashMap::from([(setting.0.to_owned(), setting.1.to_owned())]);
+            let config = TopicConfig::parse(&settings, Compat::parse("3.9.2").unwrap()).unwrap();
+            for (rows, codec) in ROWS.iter().flat_map(|rows| [(rows, Codec::None), (rows, Codec::Lz4)]) {
+                let (mut new, mut batch) = (NewBatch::default(), Vec::new());
+                for (timestamp, key) in *rows {
+                    new.push(*timestamp, *key, Some(b"value"), (0, &[]));
+                }
+                let facts = new.finish(&plain_header(), codec, None, &mut batch).unwrap();
+                let options = AppendOptions { leader_epoch: 3, origin: Origin::Client, markers_bump_epochs: false };
+                let validator = Validator::new(&config, Path::new("t-0"), options, 40, codec, 1_000);
+                let validated = validator.validate(&batch, &mut cursor);
+                Header::write_place(&mut batch, 40, 3);
+                let is_same = validated.is_ok_and(|validated| {
+                    validated.bytes == batch
+                        && validated.max_timestamp == facts.max_timestamp()
+                        && validated.next_offset == 40 + i64::from(facts.count)
+                });
+                assert_eq!(validator.takes_as_is(&facts), is_same, "{setting:?} {codec:?} {rows:?}");
+                taken += usize::from(is_same);
+            }
+        }
+        assert!((1..SETTINGS.len() * ROWS.len() * 2).contains(&taken), "{taken}");
     }
 }

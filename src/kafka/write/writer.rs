@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::log::{AppendOptions, AppendResult, LogOptions, PartitionLog, sync_directory};
+use super::new_batch::Facts;
 use super::new_records::NewRecords;
 use super::validator::Origin;
 use crate::error::{Error, Result};
@@ -16,6 +17,8 @@ use crate::io::{FirstFailure, GroupCommit, InterruptibleGuard, InterruptibleMute
 
 /// The lock of a log directory.
 const LOCK: &str = ".lock";
+/// Bytes of batches.
+const MADE_WITHOUT_LOCK: usize = 1 << 20;
 
 impl Flushed for LogWriter {
     fn unflushed(&self) -> u64 {
@@ -183,14 +186,30 @@ impl LogWriter {
     pub fn append(&self, records: &NewRecords<'_>, now: i64) -> Result<AppendResult> {
         let leader_epoch = self.leader_epoch()?;
         let options = AppendOptions { leader_epoch, origin: Origin::Client, markers_bump_epochs: false };
-        let batches = records.batches(now)?;
+        let mut batches = records.batches(now)?;
+        let codec = batches.codec();
+        // The batches of a small append are made without the lock, so that several threads compress at the same time.
+        let (mut ready, mut size, mut batch) = (Vec::new(), 0, Vec::new());
+        while size < MADE_WITHOUT_LOCK
+            && let Some(facts) = batches.next(&mut batch)?
+        {
+            size += batch.len();
+            ready.push((std::mem::take(&mut batch), facts));
+        }
         self.put(|log| {
             let mut whole: Option<AppendResult> = None;
-            for batch in &batches {
-                let part = log.append(batch, options, now)?;
+            let mut add = |log: &mut PartitionLog, batch: &mut [u8], facts: &Facts| {
+                let part = log.append_new(batch, facts, codec, options, now)?;
                 let first = whole.get_or_insert(part);
                 first.last_offset = part.last_offset;
                 first.max_timestamp = first.max_timestamp.max(part.max_timestamp);
+                Ok::<(), Error>(())
+            };
+            for (batch, facts) in &mut ready {
+                add(log, batch, facts)?;
+            }
+            while let Some(facts) = batches.next(&mut batch)? {
+                add(log, &mut batch, &facts)?;
             }
             let none = AppendResult { first_offset: -1, last_offset: -1, max_timestamp: -1, log_append_time: -1 };
             Ok(whole.unwrap_or(none))

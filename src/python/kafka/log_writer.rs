@@ -23,13 +23,13 @@ use super::{arguments, records};
 use crate::error::Error;
 use crate::io::Location;
 use crate::kafka::write::{
-    AppendOptions, AppendResult, COLUMNS, Chunk, LogOptions, LogService, LogWriter, NewRecords, Offsets, Origin,
-    RepairOptions, Repaired, TopicConfig, Transactions, now_ms, repair,
+    AppendOptions, AppendResult, COLUMNS, Chunk, LogOptions, LogService, LogWriter, NewRecords, NewTopic, Offsets,
+    Origin, RepairOptions, Repaired, Replica, TopicConfig, Transactions, now_ms, repair, with_topics,
 };
 use crate::kafka::{AbortedRange, Compat};
 use crate::report::Finding;
 
-register! { class PyLogWriter; fn repair_log, transactions_before }
+register! { class PyLogWriter; fn repair_log, transactions_before, bootstrap_with_topics }
 
 /// Producer, first offset, last offset.
 type PyAborted = (i64, i64, i64);
@@ -120,11 +120,49 @@ fn transactions_before(
     Ok((found.cut, found.aborted.iter().map(of).collect(), open, found.committed))
 }
 
+/// Name, id, number of partitions, settings.
+type PyNewTopic = (String, String, i32, Vec<(String, String)>);
+
+/// Return the content of a `bootstrap.checkpoint`, which `kafka-storage format` wrote, with topics that the broker has.
+///
+/// Args:
+///     path: The file.
+///     topics: Name, id, number of partitions and settings each.
+///     node_id: The number of the broker.
+///     directory_id: `directory.id` of its log directory.
+///     next_producer_id: An id above those of all producers of the topics.
+///
+/// Raises:
+///     CorruptFileError: The file is not a whole snapshot.
+///     ValueError: An invalid id.
+///     OSError: An I/O error.
+#[pyfunction]
+#[pyo3(signature = (path, topics, *, node_id, directory_id, next_producer_id))]
+fn bootstrap_with_topics(
+    py: Python<'_>,
+    path: PathBuf,
+    topics: Vec<PyNewTopic>,
+    node_id: i32,
+    directory_id: String,
+    next_producer_id: i64,
+) -> PyResult<Vec<u8>> {
+    let topics: Vec<_> = topics
+        .into_iter()
+        .map(|(name, id, partitions, settings)| NewTopic { name, id, partitions, settings })
+        .collect();
+    let replica = Replica { node: node_id, directory: directory_id };
+    Ok(py.detach(|| {
+        let bytes = std::fs::read(&path).map_err(|e| Error::io(&path, e))?;
+        with_topics(&path, &bytes, &topics, &replica, next_producer_id, now_ms())
+    })?)
+}
+
 /// A file, and a position, length and number of records in it.
 type PyChunk<'py> = (Location, Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
 
-/// Counts of records, of whole and of encoded batches, and of bytes; findings; producers and epochs of committed transactions.
-type PyCopied = ((u64, u64, u64, u64), Vec<Finding>, Vec<(i64, i16)>);
+/// Counts of records, of whole and of encoded batches, and of bytes; findings; producers and epochs of committed transactions; the
+/// largest id of a producer.
+type PyCopied = ((u64, u64, u64, u64), Vec<Finding>, Vec<(i64, i16)>, i64);
 
 /// Writes one partition directory, byte for byte as a Kafka 3.9.2 or 4.3.1 broker does; a broker can load it after `close`.
 ///
@@ -498,7 +536,7 @@ impl PyLogWriter {
         })?;
         let found: Vec<_> = missing.into_iter().map(|(_, finding)| finding).chain(copied.findings).collect();
         let counts = (copied.records, copied.whole_batches, copied.encoded_batches, copied.bytes);
-        Ok((counts, found, copied.committed))
+        Ok((counts, found, copied.committed, copied.last_producer_id))
     }
 
     /// End the open transactions by markers, and return their number.

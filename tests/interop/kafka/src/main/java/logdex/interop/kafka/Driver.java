@@ -44,7 +44,8 @@ public final class Driver {
         Map.entry("rounds_records", Rounds::records),
         Map.entry("rounds_headers", Rounds::headers),
         Map.entry("rounds_recover", Rounds::recover),
-        Map.entry("rounds_lookup", Rounds::lookup));
+        Map.entry("rounds_lookup", Rounds::lookup),
+        Map.entry("rounds_append", Appends::append));
 
     private Driver() {}
 
