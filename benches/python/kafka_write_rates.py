@@ -4,8 +4,9 @@
 
 Java builds batches with `MemoryRecordsBuilder` and appends them with `UnifiedLog#appendAsLeader` (3.9.2), on one thread, in a
 warm JVM. Both sides append the same records, which lie in memory, in batches of 16 KiB, and leave them to the page cache. They
-take turns, and each ratio is taken within a round. The plain copy reads and writes the files in blocks of 1 MiB, and like
-`kafka.copy` it waits for the disk at the end. Needs Maven and a JDK.
+take turns, and each ratio is taken within a round. The limit is what no writer can avoid: blocks of 16 KiB of the same bytes are
+compressed, one by one, and written. The plain copy reads and writes the files in blocks of 1 MiB, and like `kafka.copy` it
+waits for the disk at the end. Needs Maven and a JDK.
 """
 
 from __future__ import annotations
@@ -24,17 +25,21 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+import pyarrow as pa
+
 from benches.report.server import kafka_jvm
 from logdex import kafka
 
 if TYPE_CHECKING:
     from benches.report.server import Server
 
-CODECS = ("none", "lz4", "zstd")
+CODECS = {"none": None, "lz4": pa.Codec("lz4_raw"), "zstd": pa.Codec("zstd", 3)}
+"""With what compresses alone: the library of the codec."""
 VALUE_BYTES = (100, 1_024)
 COLUMNS = ["key", "value", "headers", "timestamp"]
 SEGMENT_BYTES = 256 << 20
 BLOCK = 1 << 20
+BATCH = 1 << 14
 WARM_ROUNDS = 2
 
 
@@ -63,8 +68,9 @@ def main() -> None:
             _say(given.json, f"copy {codec}, {value_bytes:,} B", _copies(source, Path(scratch) / "copy", rounds))
 
 
-def _appends(real: Server, segment: Path, codec: str, rounds: int) -> list[tuple[int, float, float]]:
-    """Return for each round the number of records, and the seconds of logdex and of Java."""
+def _appends(real: Server, segment: Path, codec: str, rounds: int) -> list[tuple[int, float, float, float]]:
+    """Return for each round the number of records, and the seconds of logdex, of Java and of the limit."""
+    raw = memoryview(segment.read_bytes())
     with kafka.Log.open(segment.parent) as log:
         records = log.records(columns=COLUMNS).read_all()
     taken = []
@@ -81,12 +87,26 @@ def _appends(real: Server, segment: Path, codec: str, rounds: int) -> list[tuple
             if writer.end_offset != theirs["records"]:
                 raise RuntimeError(f"{writer.end_offset} records appended, expected {theirs['records']}")
         shutil.rmtree(directory)
+        limit = _limit(raw, codec, segment.with_name("limit"))
         if number >= 0:
-            taken.append((theirs["records"], ours, theirs["seconds"]))
+            taken.append((theirs["records"], ours, theirs["seconds"], limit))
     return taken
 
 
-def _copies(source: Path, target: Path, rounds: int) -> list[tuple[int, float, float]]:
+def _limit(raw: memoryview, codec: str, path: Path) -> float:
+    """Return the seconds to compress and write bytes in blocks."""
+    compressor = CODECS[codec]
+    begun = time.perf_counter()
+    with path.open("wb", 0) as out:
+        for at in range(0, len(raw), BATCH):
+            block = raw[at : at + BATCH]
+            out.write(block if compressor is None else compressor.compress(block))
+    taken = time.perf_counter() - begun
+    path.unlink()
+    return taken
+
+
+def _copies(source: Path, target: Path, rounds: int) -> list[tuple[int, float, float, float]]:
     """Return for each round the number of records, and the seconds of `kafka.copy` and of a plain copy."""
     taken = []
     for number in range(-WARM_ROUNDS, rounds):
@@ -104,26 +124,28 @@ def _copies(source: Path, target: Path, rounds: int) -> list[tuple[int, float, f
         shutil.rmtree(target)
         target.with_name(f"{target.name}.steps.txt").unlink()
         if number >= 0:
-            taken.append((report.checked["records"], ours, theirs))
+            taken.append((report.checked["records"], ours, theirs, theirs))
     return taken
 
 
-def _say(as_json: bool, what: str, taken: list[tuple[int, float, float]]) -> None:  # noqa: FBT001 -- an option of the program
-    """Print the medians of the rates, and of the ratios with least and most."""
-    ratios = sorted(theirs / ours for _, ours, theirs in taken)
+def _say(as_json: bool, what: str, taken: list[tuple[int, float, float, float]]) -> None:  # noqa: FBT001 -- an option of the program
+    """Print the medians of the rates, of the ratios with least and most, and of the share of the limit."""
+    ratios = sorted(theirs / ours for _, ours, theirs, _ in taken)
     row: dict[str, Any] = {
         "what": what,
-        "logdex_records_s": round(statistics.median(count / ours for count, ours, _ in taken)),
-        "other_records_s": round(statistics.median(count / theirs for count, _, theirs in taken)),
+        "logdex_records_s": round(statistics.median(count / ours for count, ours, _, _ in taken)),
+        "other_records_s": round(statistics.median(count / theirs for count, _, theirs, _ in taken)),
         "times": round(statistics.median(ratios), 2),
         "least": round(ratios[0], 2),
         "most": round(ratios[-1], 2),
+        "of_limit": round(statistics.median(limit / ours for _, ours, _, limit in taken), 2),
     }
     if as_json:
         print(json.dumps(row))
-    else:
-        rates = f"{row['logdex_records_s']:>12,} {row['other_records_s']:>12,}"
-        print(f"{what:22} {rates} records/s {row['times']:7.2f} [{row['least']:.2f}..{row['most']:.2f}]", flush=True)
+        return
+    rates = f"{row['logdex_records_s']:>12,} {row['other_records_s']:>12,} records/s"
+    ratio = f"{row['times']:7.2f} [{row['least']:.2f}..{row['most']:.2f}]"
+    print(f"{what:22} {rates} {ratio} {row['of_limit']:8.0%} of the limit", flush=True)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
 _TARGET = Path(__file__).parent / "kafka" / "target"
@@ -23,10 +24,13 @@ _CLUSTER = "bG9nZGV4LWludGVyb3AtMQ"
 class Broker:
     """A broker that is also its own controller. A topic is created by its first record; `settings` are defaults of topics.
 
-    A second broker in the same home continues where the first one stopped.
+    A second broker in the same home continues where the first one stopped. `prepare` is called with the formatted log directory,
+    before the broker starts.
     """
 
-    def __init__(self, home: Path, release: str = "3.9.2", /, **settings: object) -> None:
+    def __init__(
+        self, home: Path, release: str = "3.9.2", prepare: Callable[[Path], object] | None = None, /, **settings: object
+    ) -> None:
         java = shutil.which("java")
         jars = RELEASES[release]
         if java is None or not jars.is_dir():
@@ -52,6 +56,8 @@ class Broker:
         command = [java, "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *_LOGGING, "-cp", f"{jars}/*"]
         tool = [*command, "kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", _CLUSTER, "-c", str(file)]
         subprocess.run(tool, check=True, capture_output=True, cwd=home)
+        if prepare is not None:
+            prepare(self.log_dir)
         with (home / "broker.log").open("ab") as log:
             self._jvm = subprocess.Popen([*command, "kafka.Kafka", str(file)], stdout=log, stderr=log, cwd=home)
 

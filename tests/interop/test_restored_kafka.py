@@ -113,6 +113,30 @@ def test_a_running_broker_loads_a_copy(release: str, source: str, tmp_path: Path
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.parametrize("source", RELEASES)
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_new_broker_starts_on_a_copy(release: str, source: str, tmp_path: Path, say: Callable[[str], None]) -> None:
+    dead, facts = _unpack(source, tmp_path)
+
+    def prepare(log_dir: Path) -> None:
+        _copy(dead, log_dir, "--as-of", str(facts["moment"]))
+        shutil.copytree(log_dir, tmp_path / "new")
+
+    with Classes(tmp_path) as client:
+        with Broker(tmp_path, release, prepare, **BROKER) as broker:
+            counts = _check(client, broker, tmp_path / "new", facts)
+            _check_use(client, broker, facts)
+            longer = served(client, broker, TOPICS)
+        with Broker(tmp_path, release, **BROKER) as broker:
+            wait_for_ends(client, broker, broker.log_dir, TOPICS)
+            assert served(client, broker, TOPICS) == longer
+        for topic in TOPICS:
+            places = [directory.glob(f"{topic}-0/partition.metadata") for directory in (dead, broker.log_dir)]
+            assert len({path.read_text() for [path] in places}) == 1
+    say(f"{counts} records and all group offsets of a killed {source} broker, with which a {release} broker started")
+
+
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_stopped_broker_loads_a_copy(release: str, tmp_path: Path, say: Callable[[str], None]) -> None:
     dead, facts = _unpack("3.9.2", tmp_path)

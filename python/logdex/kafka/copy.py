@@ -123,7 +123,7 @@ def copy(
     with opened_log_dir(source) as logs:
         before = {entry.name for entry in target.iterdir()} if target.exists() else None
         formatted = _formatted(target, before)
-        refuse_broker_directory(target, others=[logs.path])
+        refuse_broker_directory(target, own=[] if formatted is None else [target], others=[logs.path])
         selected = _Selected(begin, end, None if keys is None else _checked(keys), header)
         if header is not None and keys is None:
             raise ValueError("header: expected keys as well, the values that the header may have")

@@ -6,6 +6,7 @@ import base64
 import json
 import lzma
 import random
+import shutil
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,8 @@ import pytest
 import golden_kafka
 import golden_tiered
 from logdex.cli import main
-from logdex.errors import DamageWarning
-from logdex.kafka import Log, LogDir, LogDirWriter, checkpoint, copy
+from logdex.errors import CorruptFileError, DamageWarning
+from logdex.kafka import Log, LogDir, LogDirWriter, LogSegment, checkpoint, copy
 from logdex.kafka.copy import INTERNAL, steps_path
 
 if TYPE_CHECKING:
@@ -293,6 +294,70 @@ def test_groups_as_of_a_moment_are_those_of_a_copy(
         (each.group, f"{each.topic}-{each.queue_id}", min(each.offset, each.end_offset or 0)) for each in found
     } == {(group, place, offset) for group, places in facts["groups"].items() for place, (offset, *_) in places.items()}
     assert all(each.end_offset == ends[f"{each.topic}-{each.queue_id}"] for each in found)
+
+
+@pytest.fixture(params=RELEASES)
+def formatted(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Return a directory that the tool of a release formatted, and no broker has used."""
+    return Path(shutil.copytree(GOLDEN / f"formatted-{request.param}", tmp_path / "formatted"))
+
+
+def _metadata(log_dir: Path) -> list[bytes]:
+    """Return the records of the cluster's first metadata."""
+    snapshot = log_dir / f"{0:020d}.log"
+    snapshot.write_bytes((log_dir / "bootstrap.checkpoint").read_bytes())
+    with LogSegment.open(snapshot) as segment:
+        records = pa.table(segment.records(columns=["offset", "value"]))
+    snapshot.unlink()
+    assert records.column("offset").to_pylist() == list(range(1, records.num_rows + 1)), "control records are no rows"
+    values: list[bytes] = records.column("value").to_pylist()
+    return values
+
+
+def test_a_formatted_directory_gets_the_topics_in_its_metadata(
+    dead: tuple[Path, dict[str, Any], list[dict[str, Any]]], formatted: Path
+) -> None:
+    source, facts, _ = dead
+    before, properties = _metadata(formatted), (formatted / "meta.properties").read_bytes()
+    copy(source, formatted, topics="orders", partitions=1, as_of=facts["moment"], groups=True)
+    added = _metadata(formatted)
+    assert added[: len(before)] == before
+    kinds = [record[1] for record in added[len(before) :]]
+    # Topics, partitions, settings, and the first id of a new producer; a partition that was not copied is empty.
+    assert [kinds.count(kind) for kind in (2, 3, 4, 15)] == [2, 2 + 4, 2 + 3, 1]
+    metadata = (source / "orders-1" / "partition.metadata").read_text()
+    for number in range(2):
+        assert (formatted / f"orders-{number}" / "partition.metadata").read_text() == metadata
+    topic_id = base64.urlsafe_b64decode(metadata.partition("topic_id: ")[2] + "==")
+    assert b"\x01\x02\x00\x07orders" + topic_id + b"\0" in added
+    assert (formatted / "meta.properties").read_bytes() == properties
+    assert json.loads((formatted / ".kafka_cleanshutdown").read_text())["brokerEpoch"] == -2
+    assert "node.id=1" in steps_path(formatted).read_text()
+    with LogDir.open(formatted) as logs:
+        assert logs.log("orders", 0).log_end_offset == 0
+        assert logs.log("orders", 1).log_end_offset > 0
+        assert logs.verify().ok
+
+
+def test_a_formatted_directory_stays_as_it_was(formatted: Path, tmp_path: Path) -> None:
+    with LogDirWriter.open(tmp_path / "source") as writer:
+        writer.append("t", 0, {"value": [b"v"], "timestamp": [BASE]})
+    before = {path.name: path.read_bytes() for path in formatted.iterdir()}
+    copy(tmp_path / "source", formatted, begin=BASE + 1)
+    assert {path.name: path.read_bytes() for path in formatted.iterdir()} == before
+    (formatted / "bootstrap.checkpoint").write_bytes(before["bootstrap.checkpoint"][:-1])
+    with pytest.raises(CorruptFileError, match=r"bootstrap\.checkpoint at byte \d+: expected a batch of a snapshot"):
+        copy(tmp_path / "source", formatted)
+
+
+def test_a_directory_that_a_broker_used_is_refused(formatted: Path, tmp_path: Path) -> None:
+    with LogDirWriter.open(tmp_path / "source") as writer:
+        writer.append("t", 0, {"value": [b"v"]})
+    metadata = formatted / "__cluster_metadata-0"
+    metadata.mkdir()
+    (metadata / f"{0:020d}.log").write_bytes(b"x")
+    with pytest.raises(FileExistsError, match="formatted and never used"):
+        copy(tmp_path / "source", formatted)
 
 
 @pytest.mark.parametrize("exists", [False, True])

@@ -32,7 +32,7 @@ SCHEDULE_TOPIC_XXXX: copy all topics to keep them.
 
 Of a Kafka log directory, DIR becomes a log directory with the same offsets, timestamps and
 transactions; those that are open at its end are aborted. DIR.steps.txt has the commands with
-which a broker loads it.
+which a broker loads it. If kafka-storage.sh has formatted DIR, its broker starts with the topics.
 
   logdex copy /data/store /data/new
   logdex copy /data/store /tmp/orders --topic Orders --begin 2026-11-20 --end -2h
@@ -43,7 +43,7 @@ which a broker loads it.
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source(parser, WHOLE)
     add_options(parser, *OPEN)
-    parser.add_argument("directory", metavar="DIR", help="the new directory; created if it is missing")
+    parser.add_argument("directory", metavar="DIR", help="the new directory; created if it is missing; of Kafka, also a formatted one")
     add_options(parser, "--topic")
     number = "Kafka: only this partition of the topics; may be repeated"
     parser.add_argument("--partition", action="append", type=int32, metavar="N", help=number)
