@@ -241,8 +241,7 @@ impl LogWriter {
         let open = self.change(|log| Ok(log.producers.open_transactions()))?;
         for (producer_id, epoch, coordinator_epoch) in &open {
             let is_commit = committed.contains(&(*producer_id, epoch.wrapping_add(1)));
-            let options =
-                AppendOptions { leader_epoch: EPOCH, origin: Origin::Coordinator, markers_bump_epochs: false };
+            let options = AppendOptions::of(Origin::Coordinator, EPOCH);
             self.append_batches(
                 &marker(*producer_id, *epoch, *coordinator_epoch, is_commit, timestamp)?,
                 options,
@@ -271,7 +270,7 @@ impl Copying<'_> {
     fn flush(&mut self) -> Result<()> {
         if !self.chunk.is_empty() {
             let options =
-                AppendOptions { leader_epoch: EPOCH, origin: Origin::Replication, markers_bump_epochs: false };
+                AppendOptions { has_checksums_compared: true, ..AppendOptions::of(Origin::Replication, EPOCH) };
             self.writer.append_batches(&self.chunk, options, self.now)?;
             self.copied.bytes += self.chunk.len() as u64;
             self.chunk.clear();

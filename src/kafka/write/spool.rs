@@ -353,7 +353,7 @@ impl Partition {
             let text = format_args!("{name}: {size} bytes, segments hold {most}");
             return Err(Refusal::RECORD_BATCH_TOO_LARGE.because(text));
         }
-        let options = AppendOptions { leader_epoch: 0, origin: Origin::Client, markers_bump_epochs: false };
+        let options = AppendOptions::of(Origin::Client, 0);
         let validator = Validator::new(&out.config, &self.name, options, 0, out.codec, now);
         let before = self.waiting.0.len();
         if validator.takes_as_is(&facts) {
@@ -452,7 +452,7 @@ impl PartitionLog {
         for (at, offset) in places {
             Header::write_place(bytes.get_mut(at..).unwrap_or_default(), offset, leader_epoch);
         }
-        let options = AppendOptions { leader_epoch, origin: Origin::Replication, markers_bump_epochs: false };
+        let options = AppendOptions::of(Origin::Replication, leader_epoch);
         for group in groups {
             let part = self.append(bytes.get(group).unwrap_or_default(), options, now)?;
             if whole.first_offset < 0 {

@@ -285,7 +285,7 @@ mod tests {
                     new.push(*timestamp, *key, Some(b"value"), (0, &[]));
                 }
                 let facts = new.finish(&plain_header(), codec, None, &mut batch).unwrap();
-                let options = AppendOptions { leader_epoch: 3, origin: Origin::Client, markers_bump_epochs: false };
+                let options = AppendOptions::of(Origin::Client, 3);
                 let validator = Validator::new(&config, Path::new("t-0"), options, 40, codec, 1_000);
                 let validated = validator.validate(&batch, &mut cursor);
                 Header::write_place(&mut batch, 40, 3);

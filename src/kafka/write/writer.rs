@@ -185,7 +185,7 @@ impl LogWriter {
     /// As [`Self::append_batches`]; `InvalidArgument` for columns that are no records, then nothing was appended.
     pub fn append(&self, records: &NewRecords<'_>, now: i64) -> Result<AppendResult> {
         let leader_epoch = self.leader_epoch()?;
-        let options = AppendOptions { leader_epoch, origin: Origin::Client, markers_bump_epochs: false };
+        let options = AppendOptions::of(Origin::Client, leader_epoch);
         let mut batches = records.batches(now)?;
         let codec = batches.codec();
         // The batches of a small append are made without the lock, so that several threads compress at the same time.

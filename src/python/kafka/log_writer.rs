@@ -435,7 +435,8 @@ impl PyLogWriter {
                 return Err(PyValueError::new_err(text));
             }
         };
-        let options = AppendOptions { leader_epoch, origin, markers_bump_epochs: transaction_version >= 2 };
+        let options =
+            AppendOptions { markers_bump_epochs: transaction_version >= 2, ..AppendOptions::of(origin, leader_epoch) };
         self.call(py, |writer, now| writer.append_batches(&data, options, now))
     }
 
