@@ -523,6 +523,7 @@ class Store:
         scan: Scan | None = None,
         threads: int | None = None,
         known_topics: Callable[[], Sequence[str] | None] | None = None,
+        decode: Mapping[str, object] | None = None,
     ) -> MessageStream: ...
     def plan(
         self,
@@ -1774,6 +1775,7 @@ def read_records(
     check_crc: bool = True,
     on_error: OnError = "raise",
     warn: bool = True,
+    decode: Mapping[str, object] | None = None,
 ) -> SegmentReader: ...
 def join_tiered(
     log_dir: _Path | None,

@@ -7,6 +7,7 @@
 //! | map | object | the text of the object |
 //! | list of headers | list of objects with `key` and `value`, which is of bytes | the text of the list |
 //! | list of texts | list | the text of the list |
+//! | decoded body or value | as it is | the text of the JSON |
 //! | null | null; of headers an empty list | nothing; an empty text is `""` |
 //!
 //! JSON is ASCII, so that no terminal obeys it.
@@ -22,7 +23,7 @@ use arrow_array::{
     Array, BinaryArray, BooleanArray, Int32Array, Int64Array, ListArray, MapArray, RecordBatch, StringArray,
     TimestampMillisecondArray,
 };
-use arrow_schema::{DataType, Schema, TimeUnit};
+use arrow_schema::{DataType, FieldRef, Schema, TimeUnit};
 use base64::Engine as _;
 use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
@@ -41,6 +42,8 @@ pub(crate) enum Cells<'a> {
     Map(&'a MapArray, &'a StringArray, &'a StringArray),
     Headers(&'a ListArray, &'a StringArray, &'a BinaryArray),
     Texts(&'a ListArray, &'a StringArray),
+    /// Decoded bodies or values, as JSON.
+    Decoded(StringArray),
 }
 
 /// From this length on, JSON is handed over: it stays in the processor's cache, and a body of 64 MiB becomes up to 384 MiB of it.
@@ -166,14 +169,11 @@ pub(crate) fn csv_lines(batch: &RecordBatch) -> Result<String> {
 /// [`Error::InvalidArgument`] for a column of another type.
 pub(crate) fn columns(batch: &RecordBatch) -> Result<Vec<(&str, Cells<'_>)>> {
     let fields = batch.schema_ref().fields().iter();
-    fields
-        .zip(batch.columns())
-        .map(|(field, array)| Ok((field.name().as_str(), Cells::of(field.name(), array)?)))
-        .collect()
+    fields.zip(batch.columns()).map(|(field, array)| Ok((field.name().as_str(), Cells::of(field, array)?))).collect()
 }
 
 impl<'a> Cells<'a> {
-    fn of(name: &str, array: &'a dyn Array) -> Result<Self> {
+    fn of(field: &FieldRef, array: &'a dyn Array) -> Result<Self> {
         let of_type = match array.data_type() {
             DataType::Utf8 => Some(Self::Text(array.as_string())),
             DataType::Binary => Some(Self::Bytes(array.as_binary())),
@@ -203,10 +203,29 @@ impl<'a> Cells<'a> {
             }
             _ => None,
         };
+        let of_type = of_type.or_else(|| Self::decoded(field, array));
         of_type.ok_or_else(|| {
-            let found = array.data_type();
+            let (name, found) = (field.name(), array.data_type());
             Error::InvalidArgument(format!("column {name}: expected a column of messages or records, found {found}"))
         })
+    }
+
+    #[cfg(feature = "python")]
+    fn decoded(field: &FieldRef, array: &dyn Array) -> Option<Self> {
+        let options = arrow_json::EncoderOptions::default().with_explicit_nulls(true);
+        let mut encoder = arrow_json::writer::make_encoder(field, array, &options).ok()?;
+        let texts = (0..array.len()).map(|row| {
+            let mut bytes = Vec::new();
+            array.is_valid(row).then(|| encoder.encode(row, &mut bytes))?;
+            let mut text = String::with_capacity(bytes.len());
+            ascii(&mut text, &String::from_utf8_lossy(&bytes)).ok().map(|()| text)
+        });
+        Some(Self::Decoded(texts.collect()))
+    }
+
+    #[cfg(not(feature = "python"))]
+    fn decoded(_: &FieldRef, _: &dyn Array) -> Option<Self> {
+        None
     }
 
     fn array(&self) -> &dyn Array {
@@ -219,6 +238,7 @@ impl<'a> Cells<'a> {
             Self::Time(array) => array,
             Self::Map(array, ..) => array,
             Self::Headers(array, ..) | Self::Texts(array, _) => array,
+            Self::Decoded(array) => array,
         }
     }
 
@@ -230,7 +250,9 @@ impl<'a> Cells<'a> {
             Self::Int64(array) => Some(array.value(row)),
             Self::Time(array) => Some(array.value(row)),
             Self::Flag(array) => Some(array.value(row).into()),
-            Self::Text(_) | Self::Bytes(_) | Self::Map(..) | Self::Headers(..) | Self::Texts(..) => None,
+            Self::Text(_) | Self::Bytes(_) | Self::Map(..) | Self::Headers(..) | Self::Texts(..) | Self::Decoded(_) => {
+                None
+            }
         }
     }
 
@@ -317,6 +339,7 @@ impl<'a> Cells<'a> {
                 }
                 text.write_char(']')
             }
+            Self::Decoded(texts) => text.write_str(texts.value(row)),
         }
     }
 
@@ -340,7 +363,7 @@ impl<'a> Cells<'a> {
                 // Writing to a String cannot fail.
                 let _ = write!(text, "{}", TimeText(array.value(row)));
             }
-            Self::Map(..) | Self::Headers(..) | Self::Texts(..) => {
+            Self::Map(..) | Self::Headers(..) | Self::Texts(..) | Self::Decoded(_) => {
                 let mut value = String::new();
                 let _ = self.json_value(&mut value, row);
                 quoted(text, &value);
@@ -372,6 +395,14 @@ impl<'a> Row<'a> {
     /// Returns bytes or a text.
     pub(crate) fn bytes(self, name: &str) -> Option<&'a [u8]> {
         self.cells(name)?.bytes(self.at)
+    }
+
+    /// Returns a decoded body or value as JSON.
+    fn decoded(self, name: &str) -> Option<&'a str> {
+        match self.cells(name)? {
+            Cells::Decoded(texts) if texts.is_valid(self.at) => Some(texts.value(self.at)),
+            _ => None,
+        }
     }
 
     /// Returns the names and values of headers.
@@ -426,6 +457,15 @@ pub(crate) fn json_text(text: &mut impl Write, value: &str) -> fmt::Result {
     }
     write_plain(text, rest)?;
     text.write_char('"')
+}
+
+/// Writes JSON in ASCII: other letters are only in its texts.
+#[cfg(feature = "python")]
+fn ascii(text: &mut impl Write, json: &str) -> fmt::Result {
+    json.chars().try_for_each(|letter| match letter {
+        ' '..='~' => text.write_char(letter),
+        _ => letter.encode_utf16(&mut [0; 2]).iter().try_for_each(|unit| write!(text, "\\u{unit:04x}")),
+    })
 }
 
 /// Writes text in ASCII, in parts that are short next to a piece.
@@ -596,6 +636,8 @@ fn message_lines(row: Row<'_>) -> Vec<String> {
     let mut lines = vec![head.join("  ")];
     if let Some(error) = text("body_error") {
         lines.push(format!("    ({error})"));
+    } else if let Some(body) = row.decoded("body") {
+        lines.push(format!("    {body}"));
     } else if let Some(body) = row.bytes("body") {
         let (shown, rest) = begin_of(body);
         if std::str::from_utf8(body).is_ok() {
@@ -618,7 +660,10 @@ fn record_lines(row: Row<'_>) -> Vec<String> {
     head.extend(row.headers().into_iter().map(|(name, value)| format!("{name}={}", in_line(value))));
     let mut lines = vec![head.join("  ")];
     if row.columns.iter().any(|(name, _)| *name == "value") {
-        lines.push(format!("    {}", in_line(row.bytes("value"))));
+        let error = row.bytes("body_error").map(|text| format!("({})", String::from_utf8_lossy(text)));
+        let decoded = || row.decoded("value").map(str::to_owned);
+        let value = error.or_else(decoded).unwrap_or_else(|| in_line(row.bytes("value")));
+        lines.push(format!("    {value}"));
     }
     lines
 }

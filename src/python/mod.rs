@@ -39,6 +39,7 @@ mod consume_queue;
 mod consume_queue_writer;
 mod convert;
 mod counters;
+mod decode;
 mod errors;
 mod handle;
 mod index_entries;

@@ -11,6 +11,7 @@ use pyo3::types::{PyBool, PyTuple};
 
 use super::batch_stream::{BatchStream, Batches, batch_reader};
 use super::commit_log::{PyCommitLog, Settings};
+use super::decode::Decoding;
 use super::handle::{Closable, Raised};
 use super::{convert, integer};
 use crate::error::Result;
@@ -154,10 +155,10 @@ impl Batches for MessageStream {
 
 /// The messages of a store that pass a filter, in the order of the log, as record batches: an iterator, and an Arrow stream.
 #[pyclass(name = "MessageStream", module = "logdex._core", frozen)]
-pub(super) struct PyMessageStream(BatchStream<MessageStream>);
+pub(super) struct PyMessageStream(BatchStream<Decoding<MessageStream>>);
 
 impl PyMessageStream {
-    pub(super) fn new(stream: MessageStream) -> Self {
+    pub(super) fn new(stream: Decoding<MessageStream>) -> Self {
         Self(BatchStream::new(stream))
     }
 }

@@ -12,6 +12,7 @@ use pyo3::types::{PyList, PyString, PyTuple};
 
 use super::batch_stream::{BatchStream, Batches, batch_reader};
 use super::convert::{self, ArrowArray, ArrowBatch, ArrowSchema, ArrowTable};
+use super::decode::{Decoding, Formats};
 use super::handle::Closable;
 use super::handle::Raised;
 use super::index_file::PyIndexHeader;
@@ -113,11 +114,12 @@ impl PyStore {
     ///     scan: When the log is read for given topics or keys: "auto", True or False.
     ///     threads: Threads that check and decode; None: as many as there are processors, at most 4.
     ///     known_topics: Called without arguments; returns the topics that a message may have, None: only the log knows.
+    ///     decode: As for `read_records`.
     ///
     /// Raises:
     ///     ValueError: An unknown column or word.
     ///     OSError: An I/O error; the reader raises it, too.
-    #[pyo3(signature = (selection, *, columns=None, body="decoded", scan=None, threads=None, known_topics=None))]
+    #[pyo3(signature = (selection, *, columns=None, body="decoded", scan=None, threads=None, known_topics=None, decode=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn messages(
         &self,
@@ -128,6 +130,7 @@ impl PyStore {
         scan: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = integer::threads)] threads: Option<i64>,
         known_topics: Option<Py<PyAny>>,
+        decode: Option<Formats>,
     ) -> PyResult<PyMessageStream> {
         let scan = scan.map_or(Ok(ScanChoice::Auto), scan_choice)?;
         let (store, threads) = (self.0.get()?, convert::threads(threads)?);
@@ -144,7 +147,8 @@ impl PyStore {
             Ok(MessageStream::new(plan, options))
         });
         log_notes(py, store.take_notes())?;
-        Ok(PyMessageStream::new(stream?))
+        let stream = stream?;
+        Ok(PyMessageStream::new(py.detach(|| Decoding::new(stream, decode.unwrap_or_default()))?))
     }
 
     /// Plan a read for tasks that run in any order.

@@ -28,10 +28,11 @@ LAYERS = {
     "io": _BASE,
     "arrow": _BASE | {"io"},
     "decompress": _BASE | {"io"},
+    "decode": _BASE,
     "hash_index": _CORE,
     "kafka": _CORE | {"hash_index"},
     "rocketmq": _CORE | {"hash_index"},
-    "python": _CORE | {"hash_index", "kafka", "rocketmq"},
+    "python": _CORE | {"decode", "hash_index", "kafka", "rocketmq"},
 }
 # The modules of a package that may use only those before them in the list.
 PACKAGE_LAYERS = {

@@ -83,6 +83,14 @@ def _storage_option(text: str) -> tuple[str, str]:
     return name, value
 
 
+def _format(text: str) -> tuple[str, str]:
+    """Parse a column and its format."""
+    column, equals, name = text.partition("=")
+    if not column or not equals:
+        raise argparse.ArgumentTypeError("expected COLUMN=FORMAT, such as body=json")
+    return column, name
+
+
 def locate_urls(arguments: argparse.Namespace) -> None:
     """Apply the options of `--storage` to each URL among the path arguments."""
     if not getattr(arguments, "storage", None):
@@ -287,6 +295,14 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "action": argparse.BooleanOptionalAction,
         "default": True,
         "help": "continue after damage and report it (the default); for Kafka, --no-skip-damaged stops there",
+    },
+    "--decode": {
+        "action": "append",
+        "default": [],
+        "type": _format,
+        "metavar": "COLUMN=FORMAT",
+        "help": "decode bodies (RocketMQ: body, Kafka: value, key): text, json, avro:FILE.avsc, or avro:DIR with NUMBER.avsc "
+        "for Confluent's framing",
     },
     "--limit": {"type": count, "metavar": "N", "help": "at most N rows"},
     "--body": {"action": "store_true", "help": "print the bodies, too"},

@@ -256,6 +256,7 @@ class Log(Source):
         control: bool = False,
         check_crc: bool = True,
         on_error: OnError = "raise",
+        decode: Mapping[str, object] | None = None,
     ) -> SegmentReader:
         """Read records in the order of their offsets, from a place that the indexes give.
 
@@ -277,6 +278,7 @@ class Log(Source):
             check_crc: Compare the checksums of batches.
             on_error: At a damaged batch: "raise", "skip" the batch, or "stop" at the end of its segment. `findings` of the
                 stream names what was skipped. A missing segment is damage, too, unless the partition is compacted.
+            decode: The formats of columns of bytes, such as `{"value": "json"}`: see `MessageStore.messages`.
 
         Raises:
             CorruptFileError: While reading, with `on_error="raise"`: path and byte offset of a damaged batch, or the path of
@@ -293,6 +295,7 @@ class Log(Source):
             control=control,
             check_crc=check_crc,
             on_error=on_error,
+            decode=decode,
         )
 
     def find(

@@ -349,6 +349,7 @@ class LogDir(Source):
         control: bool = False,
         check_crc: bool = True,
         on_error: OnError = "raise",
+        decode: Mapping[str, object] | None = None,
     ) -> SegmentReader:
         """Read the records of several partitions, one partition after the other, each in the order of its offsets.
 
@@ -384,6 +385,7 @@ class LogDir(Source):
             control=control,
             check_crc=check_crc,
             on_error=on_error,
+            decode=decode,
         )
 
     def verify(self, *, deep: bool = True, progress: Callable[[LogSegment], None] | None = None) -> Report:

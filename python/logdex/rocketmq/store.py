@@ -368,6 +368,7 @@ class MessageStore(Source):
         body: Body = "decoded",
         on_damage: Callable[[Finding], None] | None = None,
         threads: int | None = None,
+        decode: Mapping[str, object] | None = None,
     ) -> BatchStream:
         """Read messages in the order of the log, including those after damage and after missing files.
 
@@ -395,6 +396,12 @@ class MessageStore(Source):
             on_damage: Called for each missing file of the log and each place that is not a valid message, after the rows around
                 it. None: they are logged, one `DamageWarning` has all of them, and so has `findings` of the stream at its end.
             threads: Threads that check and decode; None: as many as there are processors, at most 4.
+            decode: The formats of columns of bytes, such as `{"body": "json"}`. The column gets the type of the format; a value
+                that does not decode is null, with the reason in `body_error`. "text": UTF-8. "json": objects with the fields that
+                the objects of the first batch have, which is read at once; an object with another field does not decode. An
+                Arrow schema: JSON objects, of which these fields are read. "avro:FILE.avsc": values of an Avro schema.
+                "avro:DIRECTORY": values with the number of their schema before them, as Confluent's serializers write them;
+                the schemas are files `NUMBER.avsc`, and all values become values of that with the largest number.
 
         Raises:
             TypeError: A text is not a `str`, or `keys` or `tags` is one `str`.
@@ -414,13 +421,17 @@ class MessageStore(Source):
         check_scan(scan)
         conditions: dict[str, Any] = {"queue_id": queue_id, "begin": begin, "end": end, "keys": keys, "tags": tags}
         conditions |= {"begin_phy_offset": begin_phy_offset, "end_phy_offset": end_phy_offset}
+        wanted = None if columns is None else list(columns)
+        if decode and wanted is not None and "body_error" not in wanted:
+            wanted.append("body_error")
         stream = self._search.messages(
             _selection(chosen, **conditions),
-            columns=None if columns is None else list(columns),
+            columns=wanted,
             body=body,
             scan=scan,
             threads=threads,
             known_topics=partial(self._topics_here, scan=False),
+            decode=decode,
         )
         damage = Damage()
 

@@ -9,9 +9,9 @@
 
 use std::collections::HashMap;
 
-use super::log::{AppendOptions, PartitionLog, first_control};
+use super::log::{PartitionLog, first_control};
 use super::new_batch::{CONTROL, NewBatch, TRANSACTIONAL, plain_header, put_headers};
-use super::validator::Origin;
+use super::validator::{AppendOptions, Origin};
 use super::writer::LogWriter;
 use crate::error::{Error, Result};
 use crate::io::signals;

@@ -19,7 +19,7 @@ use super::producers::{Changes, KnownBatch, Producers, Rules, remove};
 use super::refusal::Refusal;
 use super::segment::{RollParameters, SUFFIXES, WritableSegment, file_path};
 use super::topic_config::TopicConfig;
-use super::validator::{Origin, Validated, Validator};
+use super::validator::{AppendOptions, Origin, Validated, Validator};
 use crate::error::{Error, Result};
 use crate::io::disk;
 use crate::kafka::compat::Compat;
@@ -69,26 +69,6 @@ pub struct AppendResult {
     pub max_timestamp: i64,
     /// The time of the append, where records get it.
     pub log_append_time: i64,
-}
-
-/// Options for appending batches.
-#[derive(Clone, Copy, Debug)]
-pub struct AppendOptions {
-    /// The epoch of the leader, which a follower takes as the largest one.
-    pub leader_epoch: i32,
-    /// The sender of the batches.
-    pub origin: Origin,
-    /// Markers have the epoch after that of their transaction (`transaction.version` 2). Releases before 4.0 do not have it.
-    pub markers_bump_epochs: bool,
-    /// The caller has compared the checksums of the batches.
-    pub has_checksums_compared: bool,
-}
-
-impl AppendOptions {
-    /// Batches of a sender, whose markers have the epochs of their transactions.
-    pub fn of(origin: Origin, leader_epoch: i32) -> Self {
-        Self { leader_epoch, origin, markers_bump_epochs: false, has_checksums_compared: false }
-    }
 }
 
 /// Work that the broker leaves to other threads.

@@ -30,10 +30,10 @@ mod writer;
 
 pub use bootstrap::{NewTopic, Replica, with_topics};
 pub use copy::{Copied, Transactions};
-pub use log::{AppendOptions, AppendResult, LogOptions};
+pub use log::{AppendResult, LogOptions};
 pub use new_records::{COLUMNS, NewRecords};
 pub use repair::{RepairOptions, Repaired, repair};
 pub use spool::{BatchSpool, Chunk, SpoolOptions, Spooled};
 pub use topic_config::TopicConfig;
-pub use validator::Origin;
+pub use validator::{AppendOptions, Origin};
 pub use writer::{LogService, LogWriter, Offsets, now_ms};

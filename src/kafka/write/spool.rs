@@ -20,13 +20,13 @@ use arrow_array::{Array, Int32Array, RecordBatch};
 use arrow_schema::DataType;
 
 use super::given_batches::GivenBatches;
-use super::log::{AppendOptions, AppendResult, PartitionLog};
+use super::log::{AppendResult, PartitionLog};
 use super::new_batch::{NewBatch, plain_header};
 use super::new_records::{Columns, Row};
 use super::producers::remove;
 use super::refusal::Refusal;
 use super::topic_config::TopicConfig;
-use super::validator::{Origin, Validator};
+use super::validator::{AppendOptions, Origin, Validator};
 use super::writer::LogWriter;
 use crate::arrow::input_columns::{Texts, null, wrong};
 use crate::error::{Error, Result};

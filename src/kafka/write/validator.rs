@@ -5,7 +5,6 @@
 use std::path::Path;
 
 use super::given_batches::GivenBatches;
-use super::log::AppendOptions;
 use super::new_batch::{Facts, LOG_APPEND_TIME, NewBatch, put_headers};
 use super::refusal::Refusal;
 use super::topic_config::TopicConfig;
@@ -24,6 +23,26 @@ pub enum Origin {
     Coordinator,
     /// The leader of the partition: this is a follower, and offsets are kept.
     Replication,
+}
+
+/// Options for appending batches.
+#[derive(Clone, Copy, Debug)]
+pub struct AppendOptions {
+    /// The epoch of the leader, which a follower takes as the largest one.
+    pub leader_epoch: i32,
+    /// The sender of the batches.
+    pub origin: Origin,
+    /// Markers have the epoch after that of their transaction (`transaction.version` 2). Releases before 4.0 do not have it.
+    pub markers_bump_epochs: bool,
+    /// The caller has compared the checksums of the batches.
+    pub has_checksums_compared: bool,
+}
+
+impl AppendOptions {
+    /// Batches of a sender, whose markers have the epochs of their transactions.
+    pub fn of(origin: Origin, leader_epoch: i32) -> Self {
+        Self { leader_epoch, origin, markers_bump_epochs: false, has_checksums_compared: false }
+    }
 }
 
 /// Attributes that stay when they are rewritten: codec, transaction, control, delete horizon.

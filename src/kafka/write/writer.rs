@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use super::log::{AppendOptions, AppendResult, LogOptions, PartitionLog, sync_directory};
+use super::log::{AppendResult, LogOptions, PartitionLog, sync_directory};
 use super::new_batch::Facts;
 use super::new_records::NewRecords;
-use super::validator::Origin;
+use super::validator::{AppendOptions, Origin};
 use crate::error::{Error, Result};
 use crate::io::flush_service::{FlushService, Flushed, Pace, Schedule};
 use crate::io::fork::Generation;

@@ -10,6 +10,7 @@ use pyo3::types::PyCapsule;
 
 use super::super::batch_stream::{BatchStream, Batches, stream_of};
 use super::super::convert::{ArrowBatch, ArrowSchema, ArrowTable};
+use super::super::decode::Decoding;
 use super::super::handle::lock;
 use super::super::report;
 use crate::error::Result;
@@ -51,7 +52,7 @@ impl Batches for SegmentReader {
 
 /// The reader in the hands of an Arrow consumer. Its object in Python still has the findings.
 struct HandedOver {
-    reader: SegmentReader,
+    reader: Decoding<SegmentReader>,
     notes: Arc<Mutex<Option<Notes>>>,
     warns: bool,
 }
@@ -84,7 +85,7 @@ impl RecordBatchReader for HandedOver {
 /// If damage was passed over, it issues one `DamageWarning` at its end, also when another consumer reads the stream.
 #[pyclass(name = "SegmentReader", module = "logdex._core", frozen)]
 pub(super) struct PySegmentReader {
-    stream: BatchStream<SegmentReader>,
+    stream: BatchStream<Decoding<SegmentReader>>,
     /// The facts known since the reader was handed over.
     handed_over: Arc<Mutex<Option<Notes>>>,
     /// True if damage is still to be warned about.
@@ -92,13 +93,9 @@ pub(super) struct PySegmentReader {
 }
 
 impl PySegmentReader {
-    pub(super) fn new(reader: SegmentReader) -> Self {
-        Self { stream: BatchStream::new(reader), handed_over: Arc::default(), warns: Mutex::new(true) }
-    }
-
-    /// A reader whose caller reports the findings.
-    pub(super) fn silent(reader: SegmentReader) -> Self {
-        Self { warns: Mutex::new(false), ..Self::new(reader) }
+    /// `warns`: else the caller reports the findings.
+    pub(super) fn new(reader: Decoding<SegmentReader>, warns: bool) -> Self {
+        Self { stream: BatchStream::new(reader), handed_over: Arc::default(), warns: Mutex::new(warns) }
     }
 
     fn notes(&self, py: Python<'_>) -> PyResult<Notes> {

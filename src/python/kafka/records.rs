@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use super::super::decode::{Decoding, Formats};
 use super::super::{convert, integer};
 use super::arguments;
 use super::reader::PySegmentReader;
@@ -53,11 +54,12 @@ pub(super) fn planned(py: Python<'_>, parts: &Bound<'_, PyAny>) -> PyResult<(Vec
 ///     check_crc: Compare checksums.
 ///     on_error: "raise", "skip" or "stop".
 ///     warn: Issue a `DamageWarning` at the end for what was passed over; false if the caller reports it.
+///     decode: The formats of columns of bytes: "text", "json", "avro:FILE", "avro:DIRECTORY", or the Arrow schema of JSON objects.
 ///
 /// Returns:
 ///     A reader of record batches, which is also an Arrow stream.
 #[pyfunction]
-#[pyo3(signature = (parts, *, begin=None, end=None, columns=None, keys=None, header=None, offsets=None, batch_size=8_192, control=false, check_crc=true, on_error="raise", warn=true))]
+#[pyo3(signature = (parts, *, begin=None, end=None, columns=None, keys=None, header=None, offsets=None, batch_size=8_192, control=false, check_crc=true, on_error="raise", warn=true, decode=None))]
 #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
 fn read_records(
     py: Python<'_>,
@@ -73,6 +75,7 @@ fn read_records(
     check_crc: bool,
     on_error: &str,
     warn: bool,
+    decode: Option<Formats>,
 ) -> PyResult<PySegmentReader> {
     let offsets = offsets.map(|offsets| {
         let offsets = convert::int64_column(offsets, "offsets")?;
@@ -85,7 +88,8 @@ fn read_records(
     };
     let (ranges, missing) = planned(py, parts)?;
     let reader = SegmentReader::records_of_log(ranges, missing, scan)?;
-    Ok(if warn { PySegmentReader::new(reader) } else { PySegmentReader::silent(reader) })
+    let reader = py.detach(|| Decoding::new(reader, decode.unwrap_or_default()))?;
+    Ok(PySegmentReader::new(reader, warn))
 }
 
 /// Name the first aborted transaction that each index misses, for the segments of a log.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
+use super::super::decode::{Decoding, Formats};
 use super::super::handle::Closable;
 use super::super::time::{self, Round};
 use super::super::{convert, integer, location};
@@ -60,7 +61,9 @@ impl PyLogSegment {
 
     fn batch_reader(&self, py: Python<'_>, scan: BatchScan) -> PyResult<PySegmentReader> {
         let segment = self.inner()?;
-        Ok(PySegmentReader::new(py.detach(|| SegmentReader::batches(segment, scan))?))
+        let reader =
+            py.detach(|| SegmentReader::batches(segment, scan).and_then(|r| Decoding::new(r, Formats::default())))?;
+        Ok(PySegmentReader::new(reader, true))
     }
 
     fn bytes_at<'py>(&self, py: Python<'py>, position: u64, size: u64) -> PyResult<Bound<'py, PyBytes>> {
@@ -350,7 +353,8 @@ impl PyLogSegment {
             aborted: arguments::aborted(aborted)?,
             ..self.range()?
         };
-        Ok(PySegmentReader::new(SegmentReader::records(vec![range], scan)?))
+        let reader = Decoding::new(SegmentReader::records(vec![range], scan)?, Formats::default())?;
+        Ok(PySegmentReader::new(reader, true))
     }
 
     /// Find the first batch whose last offset is at or above an offset.

@@ -33,7 +33,7 @@ they can be trusted; else the log is scanned.
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source(parser, STORE_OR_LOG, metavar="STORE")
-    add_options(parser, *FILTERS, *OPEN, "--body")
+    add_options(parser, *FILTERS, *OPEN, "--body", "--decode")
     parser.add_argument("--tail", type=count, metavar="N", help="only the last N rows; of Kafka, of each partition")
     parser.add_argument("--follow", action="store_true", help="then wait for new rows, until Ctrl-C")
 
@@ -44,7 +44,7 @@ def _run(arguments: argparse.Namespace) -> int:
         if arguments.tail is not None or arguments.follow:
             printed = _cat_logs(opened, arguments)
         else:
-            stream = opened.rows(arguments, body=arguments.body)
+            stream = opened.rows(arguments, body=_prints_bodies(arguments))
             printed = say_rows(limited_batches(stream, arguments.limit), as_json=arguments.json)
             opened.say_skipped(stream)
         if not printed and arguments.tail != 0 and arguments.limit != 0:
@@ -52,9 +52,13 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0 if printed else 1
 
 
+def _prints_bodies(arguments: argparse.Namespace) -> bool:
+    return arguments.body or bool(arguments.decode)
+
+
 def _cat_logs(opened: Opened, arguments: argparse.Namespace) -> int:
     """Print the last rows of each log, or all rows, and with `--follow` new rows; return the number of printed rows."""
-    logs = opened.logs(arguments, body=arguments.body)
+    logs = opened.logs(arguments, body=_prints_bodies(arguments))
     places, ends, left = [], [], sys.maxsize if arguments.limit is None else arguments.limit
     printed = 0
     for log in logs:

@@ -43,7 +43,9 @@ which a broker loads it. If kafka-storage.sh has formatted DIR, its broker start
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source(parser, WHOLE)
     add_options(parser, *OPEN)
-    parser.add_argument("directory", metavar="DIR", help="the new directory; created if it is missing; of Kafka, also a formatted one")
+    parser.add_argument(
+        "directory", metavar="DIR", help="the new directory; created if it is missing; of Kafka, also a formatted one"
+    )
     add_options(parser, "--topic")
     number = "Kafka: only this partition of the topics; may be repeated"
     parser.add_argument("--partition", action="append", type=int32, metavar="N", help=number)

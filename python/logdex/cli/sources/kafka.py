@@ -105,6 +105,7 @@ class _KafkaOpened(Opened):
             keys=filters.key,
             columns=[name for name in RECORD_COLUMNS if body or name != "value"],
             on_error="skip" if filters.skip_damaged else "raise",
+            decode=dict(getattr(filters, "decode", ())),
         )
 
     def bytes_after(self, filters: argparse.Namespace, path: str, offset: int) -> int:

@@ -84,6 +84,7 @@ class _StoreOpened(Opened):
             begin_phy_offset=begin,
             end_phy_offset=end,
             columns=columns,
+            decode=dict(getattr(filters, "decode", ())),
         )
 
     def _first(self, filters: argparse.Namespace) -> int | None:
