@@ -1,7 +1,7 @@
 """Find one message out of billions in broker files, without the broker.
 
 `open` opens a store or a log directory. Each broker has its own package, `logdex.rocketmq` and `logdex.kafka`; `logdex.spark`
-needs pyspark.
+needs pyspark, and `logdex.polars` polars.
 """
 
 from __future__ import annotations
@@ -112,6 +112,6 @@ def open(  # noqa: A001 -- logdex.open, as gzip.open
 
 
 def __getattr__(name: str) -> ModuleType:
-    if name in ("kafka", "rocketmq", "spark"):
+    if name in ("kafka", "polars", "rocketmq", "spark"):
         return import_module(f"logdex.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

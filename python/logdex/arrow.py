@@ -1,4 +1,4 @@
-"""Arrow data at the boundary: streams of batches, and the input of an index."""
+"""Arrow data at the boundary: streams of batches, frames of other packages, and the input of an index."""
 
 from __future__ import annotations
 
@@ -14,12 +14,39 @@ from logdex._core import INDEXED_COLUMNS, BatchStream
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import pandas as pd
+    import polars as pl
+    from arro3.core import Table
+
 __all__ = ["ENTRY_COLUMNS", "INDEXED_COLUMNS", "BatchStream"]
 
 ENTRY_COLUMNS = ("topic", "key", "phy_offset", "store_timestamp")
 """The columns of `IndexService.put_batch`."""
 
 _MESSAGES_A_BATCH = 8_192
+
+
+def to_pandas(table: Table) -> pd.DataFrame:
+    """Return a table as a `pandas.DataFrame`; see `BatchStream.to_pandas`."""
+    try:
+        import pandas as pd  # noqa: PLC0415 -- optional
+        import pyarrow as pa  # noqa: PLC0415 -- optional
+    except ImportError as error:
+        raise _missing("to_pandas", "pandas pyarrow", error) from error
+    return pa.table(table).to_pandas(types_mapper=pd.ArrowDtype)
+
+
+def to_polars(table: Table) -> pl.DataFrame:
+    """Return a table as a `polars.DataFrame`."""
+    try:
+        import polars as pl  # noqa: PLC0415 -- optional
+    except ImportError as error:
+        raise _missing("to_polars", "polars", error) from error
+    return pl.DataFrame(table)
+
+
+def _missing(call: str, packages: str, error: ImportError) -> ImportError:
+    return ImportError(f"{call} needs {packages.replace(' ', ' and ')}: pip install {packages}", name=error.name)
 
 
 def is_arrow(value: object) -> bool:

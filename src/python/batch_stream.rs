@@ -148,6 +148,11 @@ pub(super) fn stream_of<'py>(
     PyRecordBatchReader::new(reader).into_arro3(py)?.call_method1("__arrow_c_stream__", (requested_schema,))
 }
 
+/// Returns a table as a frame of another package, by a function of `logdex.arrow`.
+pub(super) fn in_frame<'py>(py: Python<'py>, table: ArrowTable, function: &str) -> PyResult<Bound<'py, PyAny>> {
+    py.import("logdex.arrow")?.call_method1(function, (table,))
+}
+
 pub(super) fn is_closed() -> PyErr {
     PyValueError::new_err("the reader was closed, read to a table or handed over as a stream")
 }
@@ -183,6 +188,27 @@ macro_rules! batch_reader {
 
             /// Return the remaining batches as a table.
             fn read_all(&self, py: Python<'_>) -> PyResult<$crate::python::convert::ArrowTable> {
+                self.0.read_all(py)
+            }
+
+            /// Return the remaining batches as a `pandas.DataFrame`; see `BatchStream.to_pandas`.
+            ///
+            /// Raises:
+            ///     ImportError: pandas or pyarrow is not installed.
+            fn to_pandas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+                $crate::python::batch_stream::in_frame(py, self.0.read_all(py)?, "to_pandas")
+            }
+
+            /// Return the remaining batches as a `polars.DataFrame`.
+            ///
+            /// Raises:
+            ///     ImportError: polars is not installed.
+            fn to_polars<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+                $crate::python::batch_stream::in_frame(py, self.0.read_all(py)?, "to_polars")
+            }
+
+            /// Return the remaining batches as an `arro3.core.Table`, which `pyarrow.table` takes without a copy.
+            fn to_arrow(&self, py: Python<'_>) -> PyResult<$crate::python::convert::ArrowTable> {
                 self.0.read_all(py)
             }
 
@@ -357,6 +383,29 @@ impl PyBatchStream {
         let iterator = self.take().ok_or_else(is_closed)?.into_bound(py);
         let batches = iterator.map(|batch| Ok(batch?.extract::<PyRecordBatch>()?.into_inner()));
         Ok(ArrowTable(batches.collect::<PyResult<Vec<_>>>()?, Arc::clone(&self.schema)))
+    }
+
+    /// Return the remaining batches as a `pandas.DataFrame`. Every column is a `pandas.ArrowDtype`, without a copy.
+    ///
+    /// So numbers with nulls stay integers, times stay milliseconds in UTC, and bytes and texts are not objects.
+    ///
+    /// Raises:
+    ///     ImportError: pandas or pyarrow is not installed.
+    fn to_pandas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        in_frame(py, self.read_all(py)?, "to_pandas")
+    }
+
+    /// Return the remaining batches as a `polars.DataFrame`. See `logdex.polars.scan` for a lazy frame.
+    ///
+    /// Raises:
+    ///     ImportError: polars is not installed.
+    fn to_polars<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        in_frame(py, self.read_all(py)?, "to_polars")
+    }
+
+    /// Return the remaining batches as an `arro3.core.Table`, which `pyarrow.table` takes without a copy.
+    fn to_arrow(&self, py: Python<'_>) -> PyResult<ArrowTable> {
+        self.read_all(py)
     }
 
     /// Export the schema.

@@ -282,6 +282,7 @@ impl PyStore {
     ///     end: Last store time, inclusive.
     ///     max_num: The most messages of a key; None: all.
     ///     scan_bytes: As for `find`.
+    ///     columns: Names of message columns; None: all.
     ///     batch_size: The most rows of a batch; it ends earlier at 64 MiB.
     ///
     /// Returns:
@@ -291,7 +292,7 @@ impl PyStore {
     ///     ValueError: Columns of different lengths.
     ///     TypeError: Columns of another type.
     ///     OSError: An I/O error; raised by the reader, too.
-    #[pyo3(signature = (topics, keys, *, begin, end, max_num, scan_bytes, batch_size))]
+    #[pyo3(signature = (topics, keys, *, begin, end, max_num, scan_bytes, columns, batch_size))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn find_batch(
         &self,
@@ -302,8 +303,10 @@ impl PyStore {
         end: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = integer::max_num)] max_num: Option<i64>,
         scan_bytes: Option<u64>,
+        columns: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = integer::batch_size)] batch_size: i64,
     ) -> PyResult<PyFoundBatches> {
+        let columns = super::commit_log::columns(columns)?;
         let keys = keys::text_column(keys, "keys")?;
         let (asked, topics) = if let Ok(topic) = topics.cast::<PyString>() {
             let topic = topic.to_cow()?.into_owned();
@@ -319,7 +322,7 @@ impl PyStore {
         let batch_size = rows.ok_or_else(refused)?;
         let (found, unread) = self.with(py, |store| {
             let hashes = asked.hashes();
-            store.find_batch(BatchQuery { hashes, keys, topics, times, max_num, scan_bytes, batch_size })
+            store.find_batch(BatchQuery { hashes, keys, topics, times, max_num, scan_bytes, columns, batch_size })
         })?;
         let unread = if scan_bytes == Some(0) { 0 } else { unread.iter().map(|(begin, end)| end - begin).sum::<i64>() };
         if unread > 0 {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -191,3 +192,55 @@ def test_records_that_were_found_are_the_rows_that_are_read(tmp_path: Path) -> N
             rows, key=lambda row: [row[name] for name in order]
         )
         assert pa.table(find(logs, found[0].topic, b"no such key")).num_rows == 0
+
+
+def test_every_result_becomes_a_frame(tmp_path: Path) -> None:
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    store = MessageStore.open(golden.unpack("basic", tmp_path))
+    logs = LogDir.open(golden_kafka.unpack("codecs", tmp_path / "logs"))
+    topic, key = next((row["topic"], row["key"]) for row in pa.table(logs.records()).to_pylist() if row["key"])
+    results: dict[str, Callable[[], Any]] = {
+        "messages": lambda: store.messages("t"),
+        "find": lambda: store.find("AaTopic", "BB"),
+        "find_batch": lambda: store.find_batch("AaTopic", ["BB"]),
+        "scan": store.commit_log.scan,
+        "records": lambda: logs.records(topic),
+        "find of records": lambda: logs.find(topic, key),
+        "batches": logs.log(topic, 0).segments[0].batches,
+    }
+    for name, result in results.items():
+        table = pa.table(result())
+        assert table.num_rows > 0, name
+        assert pa.table(result().to_arrow()).equals(table), name
+        assert result().to_polars().equals(pl.DataFrame(table)), name
+        frame = result().to_pandas()
+        assert all(isinstance(dtype, pd.ArrowDtype) for dtype in frame.dtypes), name
+        assert pa.Table.from_pandas(frame, table.schema, preserve_index=False).equals(table), name
+    stream = store.messages("t", columns=["queue_id", "keys"])
+    assert stream.to_polars().columns == ["queue_id", "keys"]
+    with pytest.raises(ValueError, match="closed"):
+        stream.to_pandas()
+
+
+@pytest.mark.parametrize(
+    ("call", "missing", "needed"),
+    [
+        ("to_pandas", "pandas", "pip install pandas pyarrow"),
+        ("to_pandas", "pyarrow", "pip install pandas pyarrow"),
+        ("to_polars", "polars", "pip install polars"),
+    ],
+)
+def test_a_frame_names_the_package_that_is_missing(
+    call: str, missing: str, needed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ImportError, match=needed):
+        getattr(BatchStream(SCHEMA, iter(Numbers(1))), call)()
+
+
+def test_the_exception_of_a_stream_comes_through_a_frame() -> None:
+    pytest.importorskip("polars")
+    error = OSError(5, "cannot be read", "/a/file")
+    with pytest.raises(OSError, match="cannot be read") as raised:
+        BatchStream(SCHEMA, iter(Numbers(1, error))).to_polars()
+    assert raised.value is error

@@ -445,6 +445,7 @@ ANSWERED: dict[str, Call] = {
     "CommitLog.is_cut_off:phy_offset": lambda o, n: o.commit_log.is_cut_off(n) is False,
     "MessageStore.message:key": lambda o, n: o.store.message(n) is None,
     "MessageStore.queue:queue_id": lambda o, n: _is_missing(lambda: o.store.queue(TOPIC, n)),
+    "LogDir.records:partitions": lambda o, n: o.logs.records(partitions=n).read_all().num_rows == 0,
     "LogDir.log:partition": lambda o, n: _is_missing(lambda: o.logs.log("cod-none", n)),
 }
 """Calls that have an answer to any number: there is no such thing."""

@@ -36,6 +36,7 @@ LAYERS = {
     "statistics": {"_core"},
     "_filesystem": {"_core"},
     "arrow": {"_core", "_types"},
+    "polars": BASE | {"hash_index"},
     "hash_index": BASE | {"arrow"},
     "rocketmq": BASE | {"arrow", "hash_index"},
     "kafka": BASE | {"arrow", "hash_index"},
@@ -66,6 +67,11 @@ OPTIONAL = {
 # Commands that name the package they need.
 OPTIONAL_IN = {
     "_filesystem.py": {"pyarrow"},
+    "arrow.py": {"pandas", "polars", "pyarrow"},
+    "polars.py": {"polars"},
+    # For types.
+    "kafka/find.py": {"pandas", "polars"},
+    "rocketmq/find.py": {"pandas", "polars"},
     "cli/__init__.py": {"shtab", "argparse_manpage"},
     "cli/commands/export.py": {"pyarrow"},
     "cli/commands/stats.py": {"matplotlib"},
@@ -181,9 +187,9 @@ def test_modules_import_only_lower_layers(module: Path) -> None:
         if name.split(".")[0] == "logdex":
             target = name.split(".")[1]
             # `from logdex import open` takes a public name, not a layer.
-            assert target in allowed | lazy or (target not in LAYERS and layer in {"spark", "cli", "browse"}), (
-                f"{module}:{line} imports {name}"
-            )
+            assert target in allowed | lazy or (
+                target not in LAYERS and layer in {"spark", "cli", "browse", "polars"}
+            ), f"{module}:{line} imports {name}"
 
 
 def test_each_module_has_tests_under_its_name() -> None:
@@ -347,7 +353,7 @@ def test_package_runs_without_optional_packages() -> None:
 def test_development_group_includes_the_dependencies_of_users() -> None:
     project = tomllib.loads((HOME / "pyproject.toml").read_text(encoding="utf-8"))
     extras = project["project"]["optional-dependencies"]
-    needed = [*project["project"]["dependencies"], *extras["spark"], *extras["web"]]
+    needed = [*project["project"]["dependencies"], *extras["spark"], *extras["web"], *extras["polars"]]
     assert set(project["dependency-groups"]["run"]) == {line for line in needed if not line.startswith("tzdata")}
 
 

@@ -10,6 +10,7 @@ from arro3.core import DataType, Table
 
 from logdex._core import find_records, key_text, record_batch, time_text
 from logdex._types import utc_datetime
+from logdex.arrow import to_pandas, to_polars
 from logdex.hash_index.query import TimeRange, check_max_num
 from logdex.kafka.files import MAX_OFFSET, TopicPartition
 from logdex.kafka.sealed import EVERYTHING, Candidates, both
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
+    import pandas as pd
+    import polars as pl
     from arro3.core import RecordBatch
 
     from logdex._core import PartitionLog
@@ -115,6 +118,14 @@ class FindResult(Sequence[Record]):
     def to_arrow(self) -> Table:
         """Return the records as a table of the record columns."""
         return Table.from_batches([record_batch(self.records)])
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return `to_arrow` as a `pandas.DataFrame`; see `BatchStream.to_pandas`."""
+        return to_pandas(self.to_arrow())
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return `to_arrow` as a `polars.DataFrame`."""
+        return to_polars(self.to_arrow())
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.to_arrow().__arrow_c_stream__(requested_schema)

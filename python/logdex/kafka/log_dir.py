@@ -341,6 +341,7 @@ class LogDir(Source):
         begin: Time | None = None,
         end: Time | None = None,
         *,
+        partitions: int | Iterable[int] | None = None,
         columns: Iterable[str] | None = None,
         keys: Iterable[str | bytes] | None = None,
         header: str | None = None,
@@ -353,8 +354,8 @@ class LogDir(Source):
     ) -> SegmentReader:
         """Read the records of several partitions, one partition after the other, each in the order of its offsets.
 
-        `topic` is one topic or several; None: all. The other arguments are those of `Log.records`; the offsets are for every
-        partition.
+        `topic` is one topic or several; None: all. `partitions` is one number or several, of each topic. The other arguments are
+        those of `Log.records`; the offsets are for every partition.
 
         Raises:
             CorruptFileError: While reading, with `on_error="raise"`: path and byte offset of a damaged batch.
@@ -364,12 +365,15 @@ class LogDir(Source):
             UnknownTopicWarning: The directory has no partition of a topic.
         """
         wanted = None if topic is None else {topic} if isinstance(topic, str) else set(topic)
-        partitions = self.partitions(wanted)
-        if wanted is not None and wanted.difference(each.topic for each in partitions):
+        chosen = self.partitions(wanted)
+        if wanted is not None and wanted.difference(each.topic for each in chosen):
             warn_of_topics(wanted, self.topics)
+        if partitions is not None:
+            numbers = {partitions} if isinstance(partitions, int) else set(partitions)
+            chosen = [each for each in chosen if each.partition in numbers]
         parts = [
             part
-            for partition in partitions
+            for partition in chosen
             for part in self.log(partition.topic, partition.partition).parts(
                 begin_offset, end_offset, begin, isolation=isolation
             )

@@ -11,7 +11,7 @@ from arro3.core import Table
 
 from logdex import _core
 from logdex._core import KeyView, time_text
-from logdex.arrow import BatchStream
+from logdex.arrow import BatchStream, to_pandas, to_polars
 from logdex.report import SHOWN_ROWS, html_table
 from logdex.rocketmq.message import Message
 from logdex.rocketmq.read import check_scan
@@ -19,6 +19,8 @@ from logdex.rocketmq.read import check_scan
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import pandas as pd
+    import polars as pl
     from arro3.core import RecordBatch
 
     from logdex._types import Scan
@@ -83,6 +85,14 @@ class FindResult(Sequence[Message]):
     def to_arrow(self) -> Table:
         """Return the messages as a table of the message columns, with all bodies."""
         return Table.from_batches([*self._batches(0, len(self))], schema=self._found.schema)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return `to_arrow` as a `pandas.DataFrame`; see `BatchStream.to_pandas`."""
+        return to_pandas(self.to_arrow())
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return `to_arrow` as a `polars.DataFrame`."""
+        return to_polars(self.to_arrow())
 
     def __arrow_c_schema__(self) -> object:
         return self._found.schema.__arrow_c_schema__()

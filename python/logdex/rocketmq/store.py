@@ -291,11 +291,13 @@ class MessageStore(Source):
         end: Time | None = None,
         max_num: int | None = None,
         scan: Scan = "auto",
+        columns: Iterable[str] | None = None,
         batch_size: int = 1_024,
     ) -> BatchStream:
         """Find the messages of many keys, at most `max_num` a key; the other options are those of `find`.
 
-        `topics` is one topic for all, or one a key: a sequence or Arrow, as are the keys. A null key finds nothing.
+        `topics` is one topic for all, or one a key: a sequence or Arrow, as are the keys. A null key finds nothing. `columns` are
+        names of message columns, in the order wanted; None: all. Bodies that are not wanted are not decompressed.
 
         Returns:
             An Arrow stream of query_row (int64, the place of the key) and the message columns, in the order of the keys, the
@@ -316,6 +318,7 @@ class MessageStore(Source):
             end=times.end,
             max_num=max_num,
             scan_bytes=scan_bytes(scan),
+            columns=None if columns is None else list(columns),
             batch_size=batch_size,
         )
         damage = Damage.of(found.findings)

@@ -8,7 +8,7 @@ use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use super::super::batch_stream::{BatchStream, Batches, stream_of};
+use super::super::batch_stream::{BatchStream, Batches, in_frame, stream_of};
 use super::super::convert::{ArrowBatch, ArrowSchema, ArrowTable};
 use super::super::decode::Decoding;
 use super::super::handle::lock;
@@ -180,6 +180,27 @@ impl PySegmentReader {
         let table = self.stream.read_all(py)?;
         self.finish(py)?;
         Ok(table)
+    }
+
+    /// Return the remaining batches as a `pandas.DataFrame`; see `BatchStream.to_pandas`.
+    ///
+    /// Raises:
+    ///     ImportError: pandas or pyarrow is not installed.
+    fn to_pandas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        in_frame(py, self.read_all(py)?, "to_pandas")
+    }
+
+    /// Return the remaining batches as a `polars.DataFrame`.
+    ///
+    /// Raises:
+    ///     ImportError: polars is not installed.
+    fn to_polars<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        in_frame(py, self.read_all(py)?, "to_polars")
+    }
+
+    /// Return the remaining batches as an `arro3.core.Table`, which `pyarrow.table` takes without a copy.
+    fn to_arrow(&self, py: Python<'_>) -> PyResult<ArrowTable> {
+        self.read_all(py)
     }
 
     /// Close the files.

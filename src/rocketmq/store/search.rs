@@ -225,7 +225,7 @@ impl Store {
             times: query.times,
             max_num: query.max_num,
             tags: self.has_tags()?,
-            columns: Column::ALL.to_vec(),
+            columns: query.columns.clone(),
             batch_size: query.batch_size,
             body_budget: None,
             first_row: Some(0),
@@ -284,6 +284,8 @@ pub struct BatchQuery {
     pub max_num: Option<usize>,
     /// The most bytes of the log that are read because no index file covers them; `None`: all.
     pub scan_bytes: Option<u64>,
+    /// The message columns.
+    pub columns: Vec<Column>,
     /// The most rows of a batch.
     pub batch_size: usize,
 }

@@ -36,8 +36,13 @@ def test_find(store: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) 
     assert len(capsys.readouterr().out.splitlines()) > 1
 
 
+def test_lazy_frame(store: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) -> None:
+    _run(BLOCKS[1], {"/var/lib/rocketmq/store": str(store("basic")), "Orders": "order_events"})
+    assert "len" in capsys.readouterr().out
+
+
 def test_index_file(tmp_path: Path) -> None:
-    _run(BLOCKS[2], {"/tmp/": f"{tmp_path}/"})  # noqa: S108 - what the README says
+    _run(BLOCKS[3], {"/tmp/": f"{tmp_path}/"})  # noqa: S108 - what the README says
     with IndexFile.open(tmp_path / "20260101000000000", hash_slots=1_000, max_entries=4_000) as index:
         assert index.select_phy_offset(index_key("Orders", "order-1001")) == [4096]
 
@@ -45,7 +50,7 @@ def test_index_file(tmp_path: Path) -> None:
 def test_kafka(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = golden_kafka.unpack("codecs", tmp_path / "logs")
     index = tmp_path / "key-index"
-    _run(BLOCKS[3], {"/var/kafka-logs": str(root), '"orders"': '"cod-none"', "/tmp/key-index": str(index)})  # noqa: S108
+    _run(BLOCKS[4], {"/var/kafka-logs": str(root), '"orders"': '"cod-none"', "/tmp/key-index": str(index)})  # noqa: S108
     assert sum(map(int, capsys.readouterr().out.split())) == sum(
         row["topic"] == "cod-none" for row in golden_kafka.rows("codecs", "records")
     )

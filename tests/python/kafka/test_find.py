@@ -241,3 +241,14 @@ def test_one_partition_is_searched_by_its_directory(tmp_path: Path) -> None:
         build_key_index(logs, tmp_path / "index", topics="cod-none")
         found = log.find("cod-none", key, index=tmp_path / "index")
         assert (list(found), found.scanned_offsets) == (expected, 0)
+
+
+def test_records_of_some_partitions(tmp_path: Path) -> None:
+    with LogDir.open(golden_kafka.unpack("codecs", tmp_path / "logs")) as logs:
+        table = pa.table(logs.records(columns=["topic", "partition", "offset"]))
+        for partitions in (0, [1], {0, 1, 7}, [], -1):
+            numbers = {partitions} if isinstance(partitions, int) else set(partitions)
+            wanted = [row for row in table.to_pylist() if row["partition"] in numbers]
+            found = logs.records(partitions=partitions, columns=["topic", "partition", "offset"])
+            assert pa.table(found).to_pylist() == wanted
+        assert 0 < pa.table(logs.records(partitions=1)).num_rows < table.num_rows

@@ -74,6 +74,10 @@ def test_find_is_the_plain_rule_applied_to_every_message(store: MessageStore) ->
             table = pa.table(store.find_batch(topic, ["none", key], begin=begin, end=end))
             assert table.column("query_row").to_pylist() == [1] * len(wanted)
             assert table.column("phy_offset").to_pylist() == [message.phy_offset for message in wanted]
+            some = pa.table(store.find_batch(topic, ["none", key], begin=begin, end=end, columns=["body", "topic"]))
+            assert some.equals(table.select(["query_row", "body", "topic"]))
+    with pytest.raises(ValueError, match="nonsense"):
+        store.find_batch("T", ["a"], columns=["nonsense"])
     assert len(store.find("T", "many")) > 3_000
     assert store.find(None, "u17")[0].uniq_key == "u17"
 

@@ -200,7 +200,8 @@ def _find_each(store: MessageStore, arguments: argparse.Namespace) -> int:
     columns = [name for name in MESSAGE_COLUMNS if arguments.body or name not in ("body", "body_error")]
     found: set[int] = set()
     limits = {"begin": arguments.begin, "end": arguments.end, "max_num": arguments.max}
-    for batch in store.find_batch(arguments.topic, keys, **limits, scan=SCANS[arguments.scan or "auto"]):
+    scan = SCANS[arguments.scan or "auto"]
+    for batch in store.find_batch(arguments.topic, keys, **limits, scan=scan, columns=columns):
         found.update(distinct(batch.column("query_row")))
         say_rows([batch.select(columns)], as_json=arguments.json)
     if len(found) < len(keys):
