@@ -12,8 +12,11 @@
 //!
 //! JSON is ASCII, so that no terminal obeys it.
 //!
-//! A line for people is a head, and the body or value below it if it was read. Of a long body only the start is shown. Control
-//! characters are left to the caller, except line breaks.
+//! A line for people is a head of fields, and the body or value below it if it was read. Of a long body only the start is shown.
+//! A field is a value with its label. It is in quotation marks if it is empty, has a space or a quotation mark, or is the word null.
+//! Control characters are left to the caller, except line breaks.
+//!
+//! A [`RowFormat`] is written by the user, as for kcat's option `-f`.
 
 use std::fmt::{self, Write};
 
@@ -29,7 +32,7 @@ use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::error::{Error, Result};
-use crate::time_text::TimeText;
+use crate::time_text::{TimeText, Zone, zoned_text};
 
 /// A column of one of the types that messages, records and batches have.
 pub(crate) enum Cells<'a> {
@@ -256,12 +259,13 @@ impl<'a> Cells<'a> {
         }
     }
 
-    /// Returns the bytes of a row; `None` if it is null or something else.
+    /// Returns the bytes of a row, or its JSON; `None` if it is null or something else.
     fn bytes(&self, row: usize) -> Option<&[u8]> {
         self.array().is_valid(row).then_some(())?;
         match self {
             Self::Text(array) => Some(array.value(row).as_bytes()),
             Self::Bytes(array) => Some(array.value(row)),
+            Self::Decoded(texts) => Some(texts.value(row).as_bytes()),
             _ => None,
         }
     }
@@ -273,6 +277,26 @@ impl<'a> Cells<'a> {
                 .map(|entry| (names.value(entry), values.is_valid(entry).then(|| values.value(entry))))
                 .collect(),
             _ => Vec::new(),
+        }
+    }
+
+    /// Calls a function for each entry of a map, each header, or each text of a list, which has no name.
+    fn each_pair(&self, row: usize, mut call: impl FnMut(Option<&str>, Option<&[u8]>)) {
+        if !self.array().is_valid(row) {
+            return;
+        }
+        match self {
+            Self::Map(map, names, values) => {
+                for entry in entries(map.value_offsets(), row) {
+                    call(Some(names.value(entry)), values.is_valid(entry).then(|| values.value(entry).as_bytes()));
+                }
+            }
+            Self::Texts(list, texts) => {
+                for entry in entries(list.value_offsets(), row) {
+                    call(None, texts.is_valid(entry).then(|| texts.value(entry).as_bytes()));
+                }
+            }
+            _ => self.headers(row).into_iter().for_each(|(name, value)| call(Some(name), value)),
         }
     }
 
@@ -395,14 +419,6 @@ impl<'a> Row<'a> {
     /// Returns bytes or a text.
     pub(crate) fn bytes(self, name: &str) -> Option<&'a [u8]> {
         self.cells(name)?.bytes(self.at)
-    }
-
-    /// Returns a decoded body or value as JSON.
-    fn decoded(self, name: &str) -> Option<&'a str> {
-        match self.cells(name)? {
-            Cells::Decoded(texts) if texts.is_valid(self.at) => Some(texts.value(self.at)),
-            _ => None,
-        }
     }
 
     /// Returns the names and values of headers.
@@ -604,20 +620,27 @@ mod tests {
 /// Letters of a text that are shown, and half as many bytes of what is not a text.
 const SHOWN: usize = 2_000;
 
-/// Writes the rows of a batch of messages or of Kafka records, in pieces of whole lines.
+/// Writes the rows of a batch of messages or of Kafka records, in pieces of whole lines. If they are `labelled`, each column of
+/// the batch is a field.
 ///
 /// # Errors
 ///
 /// [`Error::InvalidArgument`] for a column of another type; the first error of `write`, which is not called again.
 pub(crate) fn text_lines<E: From<Error>>(
     batch: &RecordBatch,
+    labelled: bool,
+    zone: Zone<'_>,
     write: impl FnMut(&str) -> std::result::Result<(), E>,
 ) -> std::result::Result<(), E> {
     let columns = columns(batch)?;
-    let of_row = if batch.column_by_name("phy_offset").is_some() { message_lines } else { record_lines };
+    let of_row = match batch.column_by_name("phy_offset") {
+        _ if labelled => fields,
+        Some(_) => message_lines,
+        None => record_lines,
+    };
     let mut pieces = PieceWriter::new(write);
     let write_row = |at| {
-        let lines = of_row(Row { columns: &columns, at });
+        let lines = of_row(Row { columns: &columns, at }, zone);
         let text: String = lines.iter().map(|line| line.replace('\n', "\\n") + "\n").collect();
         pieces.write_str(&text)
     };
@@ -626,18 +649,47 @@ pub(crate) fn text_lines<E: From<Error>>(
     pieces.refused.map_or(Ok(()), Err)
 }
 
-fn message_lines(row: Row<'_>) -> Vec<String> {
+/// Returns all columns of a row as one line of fields.
+fn fields(row: Row<'_>, zone: Zone<'_>) -> Vec<String> {
+    let field = |(name, cells): &(&str, Cells<'_>)| {
+        let value = match cells {
+            _ if !cells.array().is_valid(row.at) => "null".to_owned(),
+            Cells::Text(_) | Cells::Bytes(_) => in_line(cells.bytes(row.at)),
+            Cells::Time(times) => zoned_text(times.value(row.at), zone),
+            Cells::Map(..) | Cells::Headers(..) | Cells::Texts(..) => pairs(cells, row.at),
+            Cells::Flag(_) | Cells::Int32(_) | Cells::Int64(_) | Cells::Decoded(_) => {
+                let mut text = String::new();
+                // Writing to a String cannot fail.
+                let _ = cells.json_value(&mut text, row.at);
+                text
+            }
+        };
+        format!("{name}={value}")
+    };
+    vec![row.columns.iter().map(field).collect::<Vec<_>>().join("  ")]
+}
+
+/// Returns the entries of a map or a list of headers, or the texts of a list, as fields in braces.
+fn pairs(cells: &Cells<'_>, at: usize) -> String {
+    let mut parts = Vec::new();
+    cells.each_pair(at, |name, value| {
+        let name = name.map_or_else(String::new, |name| format!("{name}="));
+        parts.push(name + &in_line(value));
+    });
+    format!("{{{}}}", parts.join(" "))
+}
+
+fn message_lines(row: Row<'_>, zone: Zone<'_>) -> Vec<String> {
     let text = |name| row.bytes(name).map(String::from_utf8_lossy);
     let number = |name| row.number(name).unwrap_or(-1);
     let queue = format!("{}/{}", text("topic").unwrap_or_default(), number("queue_id"));
     let places = format!("{queue}@{}  phy {}", number("queue_offset"), number("phy_offset"));
-    let mut head = vec![time(row, "store_timestamp"), places];
-    head.extend(["tags", "keys", "uniq_key"].iter().filter_map(|name| Some(format!("{name}={}", text(name)?))));
+    let mut head = vec![time(row, "store_timestamp", zone), places];
+    let labelled = |name: &&str| Some(format!("{name}={}", in_line(Some(row.bytes(name)?))));
+    head.extend(["tags", "keys", "uniq_key"].iter().filter_map(labelled));
     let mut lines = vec![head.join("  ")];
     if let Some(error) = text("body_error") {
         lines.push(format!("    ({error})"));
-    } else if let Some(body) = row.decoded("body") {
-        lines.push(format!("    {body}"));
     } else if let Some(body) = row.bytes("body") {
         let (shown, rest) = begin_of(body);
         if std::str::from_utf8(body).is_ok() {
@@ -652,24 +704,26 @@ fn message_lines(row: Row<'_>) -> Vec<String> {
     lines
 }
 
-fn record_lines(row: Row<'_>) -> Vec<String> {
+fn record_lines(row: Row<'_>, zone: Zone<'_>) -> Vec<String> {
     let topic = row.bytes("topic").map(String::from_utf8_lossy).unwrap_or_default();
     let number = |name| row.number(name).unwrap_or(-1);
     let place = format!("{topic}-{}@{}", number("partition"), number("offset"));
-    let mut head = vec![time(row, "timestamp"), place, format!("key={}", in_line(row.bytes("key")))];
-    head.extend(row.headers().into_iter().map(|(name, value)| format!("{name}={}", in_line(value))));
+    let mut head = vec![time(row, "timestamp", zone), place, format!("key={}", in_line(row.bytes("key")))];
+    head.extend(row.headers().into_iter().map(|(name, value)| format!("header.{name}={}", in_line(value))));
     let mut lines = vec![head.join("  ")];
     if row.columns.iter().any(|(name, _)| *name == "value") {
         let error = row.bytes("body_error").map(|text| format!("({})", String::from_utf8_lossy(text)));
-        let decoded = || row.decoded("value").map(str::to_owned);
-        let value = error.or_else(decoded).unwrap_or_else(|| in_line(row.bytes("value")));
-        lines.push(format!("    {value}"));
+        let value = row.bytes("value");
+        // Alone on its line it needs quotation marks only to differ from no value.
+        let plain = value.filter(|value| !matches!(*value, b"" | b"null"));
+        let text = error.unwrap_or_else(|| plain.map_or_else(|| in_line(value), unquoted));
+        lines.push(format!("    {text}"));
     }
     lines
 }
 
-fn time(row: Row<'_>, name: &str) -> String {
-    row.number(name).map_or_else(|| "-".to_owned(), |time| TimeText(time).to_string())
+fn time(row: Row<'_>, name: &str, zone: Zone<'_>) -> String {
+    row.number(name).map_or_else(|| "-".to_owned(), |time| zoned_text(time, zone))
 }
 
 /// Returns the start of a text, or of other bytes in hexadecimal, and how many letters or bytes are left out.
@@ -682,8 +736,19 @@ fn begin_of(content: &[u8]) -> (String, usize) {
     (shown.join(" "), content.len().saturating_sub(SHOWN / 2))
 }
 
+/// Returns the value of a field: null, a text, or other bytes in hexadecimal. A text is in quotation marks if it needs them.
 fn in_line(content: Option<&[u8]>) -> String {
     let Some(content) = content else { return "null".to_owned() };
+    let Ok(text) = std::str::from_utf8(content) else { return unquoted(content) };
+    if !matches!(text, "" | "null") && !text.contains(|letter: char| letter.is_whitespace() || letter == '"') {
+        return unquoted(content);
+    }
+    let (shown, rest) = begin_of(content);
+    let more = if rest > 0 { format!(" ({} more)", grouped(rest)) } else { String::new() };
+    format!("\"{}\"{more}", shown.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+fn unquoted(content: &[u8]) -> String {
     match begin_of(content) {
         (shown, 0) => shown,
         (shown, rest) => format!("{shown} ({} more)", grouped(rest)),
@@ -697,18 +762,226 @@ fn grouped(number: usize) -> String {
     groups.join(",")
 }
 
+/// What a letter of a [`RowFormat`] shows of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shown {
+    /// The value; a time as ISO 8601.
+    Value,
+    /// The value; a time as milliseconds.
+    Plain,
+    /// The number of bytes; -1 for null.
+    Length,
+}
+
+/// The letters of a [`RowFormat`], with the columns of messages and of records that they show: those of kcat.
+const LETTERS: [(char, [&str; 2], Shown); 9] = [
+    ('t', ["topic", "topic"], Shown::Plain),
+    ('p', ["queue_id", "partition"], Shown::Plain),
+    ('o', ["queue_offset", "offset"], Shown::Plain),
+    ('T', ["store_timestamp", "timestamp"], Shown::Plain),
+    ('k', ["keys", "key"], Shown::Plain),
+    ('K', ["keys", "key"], Shown::Length),
+    ('s', ["body", "value"], Shown::Plain),
+    ('S', ["body", "value"], Shown::Length),
+    ('h', ["properties", "headers"], Shown::Plain),
+];
+
+#[derive(Debug)]
+enum FormatPart {
+    Text(Vec<u8>),
+    Column(String, Shown),
+}
+
+/// The format of a row, as a user writes it: `%` with a letter or with the name of a column in braces, `%%`, and the escapes `\n`, `\t`,
+/// `\r`, `\0`, `\\` and `\x1f`. Unless it ends with an escape, each row ends with a line break.
+#[derive(Debug)]
+pub(crate) struct RowFormat(Vec<FormatPart>);
+
+impl RowFormat {
+    /// Parses a format for rows with columns of these names.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`] with the letters for another letter or escape. A name in braces is not checked.
+    pub(crate) fn parse(text: &str, names: &[&str]) -> Result<Self> {
+        let refused = |found: &str| {
+            let letters = LETTERS.map(|(letter, [of_messages, of_records], shown)| {
+                let name = if of_messages == of_records {
+                    of_records.to_owned()
+                } else {
+                    format!("{of_messages} or {of_records}")
+                };
+                format!("%{letter} {}{name}", if shown == Shown::Length { "bytes of " } else { "" })
+            });
+            let known = letters.join(", ");
+            let text = format!(
+                "format {text:?}: expected {known}, %{{column}}, %%, \\n \\t \\r \\0 \\\\ \\xHH, found {found}"
+            );
+            Error::InvalidArgument(text)
+        };
+        let mut parts = vec![];
+        let mut plain = Vec::new();
+        let mut ends_with_escape = false;
+        let mut letters = text.chars();
+        while let Some(letter) = letters.next() {
+            ends_with_escape = letter == '\\';
+            if letter == '\\' {
+                let escaped = letters.next();
+                plain.push(match escaped {
+                    Some('n') => b'\n',
+                    Some('t') => b'\t',
+                    Some('r') => b'\r',
+                    Some('0') => 0,
+                    Some('\\') => b'\\',
+                    Some('x') => {
+                        let digits: String = letters.by_ref().take(2).collect();
+                        let is_hex = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+                        let byte = u8::from_str_radix(&digits, 16).ok().filter(|_| is_hex);
+                        byte.ok_or_else(|| refused(&format!("\\x{digits}")))?
+                    }
+                    _ => {
+                        return Err(refused(
+                            &escaped.map_or("a \\ at the end".to_owned(), |found| format!("\\{found}")),
+                        ));
+                    }
+                });
+                continue;
+            }
+            if letter != '%' {
+                plain.extend(letter.encode_utf8(&mut [0; 4]).bytes());
+                continue;
+            }
+            let column = match letters.next() {
+                Some('%') => {
+                    plain.push(b'%');
+                    continue;
+                }
+                Some('{') => {
+                    let (name, rest) = letters.as_str().split_once('}').ok_or_else(|| refused("%{ without }"))?;
+                    letters = rest.chars();
+                    FormatPart::Column(name.to_owned(), Shown::Value)
+                }
+                Some(found) => {
+                    let known = LETTERS.into_iter().find(|(letter, ..)| *letter == found);
+                    let (_, [of_messages, of_records], shown) = known.ok_or_else(|| refused(&format!("%{found}")))?;
+                    let name = if names.contains(&of_messages) { of_messages } else { of_records };
+                    FormatPart::Column(name.to_owned(), shown)
+                }
+                None => return Err(refused("a % at the end")),
+            };
+            parts.push(FormatPart::Text(std::mem::take(&mut plain)));
+            parts.push(column);
+        }
+        if !ends_with_escape {
+            plain.push(b'\n');
+        }
+        parts.push(FormatPart::Text(plain));
+        Ok(Self(parts))
+    }
+
+    /// Returns the names of the columns that it shows, each once.
+    pub(crate) fn columns(&self) -> Vec<&str> {
+        let mut names = Vec::new();
+        for part in &self.0 {
+            match part {
+                FormatPart::Column(name, _) if !names.contains(&name.as_str()) => names.push(name.as_str()),
+                FormatPart::Column(..) | FormatPart::Text(_) => (),
+            }
+        }
+        names
+    }
+}
+
+/// Writes the rows of a batch in a format, in pieces of whole rows. Null is nothing; a null header is `NULL`, as in kcat.
+///
+/// # Errors
+///
+/// [`Error::InvalidArgument`] for a missing column or one of another type; the first error of `write`, which is not called again.
+pub(crate) fn format_rows<E: From<Error>>(
+    batch: &RecordBatch,
+    format: &RowFormat,
+    zone: Zone<'_>,
+    mut write: impl FnMut(&[u8]) -> std::result::Result<(), E>,
+) -> std::result::Result<(), E> {
+    let columns = columns(batch)?;
+    let mut parts = Vec::new();
+    for part in &format.0 {
+        parts.push(match part {
+            FormatPart::Text(text) => (text.as_slice(), None),
+            FormatPart::Column(name, shown) => {
+                let cells = columns.iter().find(|(known, _)| known == name).map(|(_, cells)| cells);
+                let missing = || Error::InvalidArgument(format!("format: the rows have no column {name}"));
+                (&[][..], Some((cells.ok_or_else(missing)?, *shown)))
+            }
+        });
+    }
+    let mut piece = Vec::new();
+    for row in 0..batch.num_rows() {
+        for (text, column) in &parts {
+            piece.extend_from_slice(text);
+            if let Some((cells, shown)) = column {
+                cells.formatted(&mut piece, row, *shown, zone);
+            }
+        }
+        if piece.len() >= PIECE_LEN || row + 1 == batch.num_rows() {
+            write(&piece)?;
+            piece.clear();
+        }
+    }
+    Ok(())
+}
+
+impl Cells<'_> {
+    fn formatted(&self, piece: &mut Vec<u8>, row: usize, shown: Shown, zone: Zone<'_>) {
+        let value = self.bytes(row);
+        match (self, shown) {
+            (_, Shown::Length) => {
+                let length = value.map_or_else(|| "-1".to_owned(), |value| value.len().to_string());
+                piece.extend_from_slice(length.as_bytes());
+            }
+            (Self::Text(_) | Self::Bytes(_) | Self::Decoded(_), _) => {
+                piece.extend_from_slice(value.unwrap_or_default())
+            }
+            (Self::Map(..) | Self::Headers(..) | Self::Texts(..), _) => {
+                let mut is_first = true;
+                self.each_pair(row, |name, value| {
+                    piece.extend_from_slice(if is_first { b"" } else { b"," });
+                    if let Some(name) = name {
+                        piece.extend_from_slice(name.as_bytes());
+                        piece.push(b'=');
+                    }
+                    piece.extend_from_slice(value.unwrap_or(b"NULL"));
+                    is_first = false;
+                });
+            }
+            (_, _) if !self.array().is_valid(row) => (),
+            (Self::Time(times), Shown::Value) => piece.extend_from_slice(zoned_text(times.value(row), zone).as_bytes()),
+            (Self::Flag(_) | Self::Int32(_) | Self::Int64(_) | Self::Time(_), _) => {
+                let mut text = String::new();
+                // Writing to a String cannot fail.
+                let _ = self.json_value(&mut text, row);
+                piece.extend_from_slice(text.as_bytes());
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod text_lines_tests {
     use std::sync::Arc;
 
-    use arrow_array::{ArrayRef, BinaryArray, Int32Array, Int64Array, StringArray, TimestampMillisecondArray};
+    use arrow_array::{
+        ArrayRef, BinaryArray, Int32Array, Int64Array, StringArray, StructArray, TimestampMillisecondArray,
+    };
+    use arrow_buffer::OffsetBuffer;
+    use arrow_schema::Field;
 
     use super::*;
 
     fn lines(columns: Vec<(&str, ArrayRef)>) -> String {
         let mut text = String::new();
         let batch = RecordBatch::try_from_iter(columns).unwrap();
-        text_lines::<Error>(&batch, |piece| {
+        text_lines::<Error>(&batch, false, None, |piece| {
             text += piece;
             Ok(())
         })
@@ -733,7 +1006,7 @@ mod text_lines_tests {
             ("body_error", Arc::new(StringArray::from(vec![Some("why"), None, None, None]))),
         ];
         let expected = format!(
-            "1970-01-01T00:00:00.000Z  T/1@2  phy 3  keys=k\\nl\n    (why)\n\
+            "1970-01-01T00:00:00.000Z  T/1@2  phy 3  keys=\"k\\nl\"\n    (why)\n\
              -  T/1@2  phy 3\n    (2 bytes, no text) ff 00\n\
              1970-01-01T00:00:00.000Z  T/1@2  phy 3\n    two\n    lines{}\n    (10 more; --json gives all)\n\
              1970-01-01T00:00:00.000Z  T/1@2  phy 3\n    text\n",
@@ -755,5 +1028,114 @@ mod text_lines_tests {
         let value = vec!["ff"; 1_000].join(" ");
         let expected = format!("1969-12-31T23:59:59.999Z  t-0@7  key=null\n    {value} (2,000 more)\n");
         assert_eq!(lines(columns), expected);
+    }
+
+    fn headers(pairs: &[(&str, Option<&[u8]>)]) -> ListArray {
+        let names: ArrayRef = Arc::new(StringArray::from_iter_values(pairs.iter().map(|(name, _)| name)));
+        let values: ArrayRef = Arc::new(pairs.iter().map(|(_, value)| *value).collect::<BinaryArray>());
+        let fields = [("key", DataType::Utf8), ("value", DataType::Binary)];
+        let fields: Vec<_> = fields.map(|(name, kind)| Arc::new(Field::new(name, kind, true))).to_vec();
+        let pairs = StructArray::new(fields.clone().into(), vec![names, values], None);
+        let item = Arc::new(Field::new("element", DataType::Struct(fields.into()), true));
+        ListArray::new(item, OffsetBuffer::from_lengths([pairs.len()]), Arc::new(pairs), None)
+    }
+
+    /// A record, with its headers.
+    fn record(
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        pairs: &[(&str, Option<&[u8]>)],
+    ) -> Vec<(&'static str, ArrayRef)> {
+        vec![
+            ("topic", Arc::new(StringArray::from(vec!["t"]))),
+            ("partition", Arc::new(Int32Array::from(vec![0]))),
+            ("offset", Arc::new(Int64Array::from(vec![7]))),
+            ("timestamp", Arc::new(TimestampMillisecondArray::from(vec![5]))),
+            ("key", Arc::new(BinaryArray::from_opt_vec(vec![key]))),
+            ("value", Arc::new(BinaryArray::from_opt_vec(vec![value]))),
+            ("headers", Arc::new(headers(pairs))),
+        ]
+    }
+
+    #[test]
+    fn a_value_is_in_quotation_marks_where_it_needs_them() {
+        for (value, expected) in [
+            (None, "null"),
+            (Some("null"), "\"null\""),
+            (Some("nullable"), "nullable"),
+            (Some(""), "\"\""),
+            (Some("a=b"), "a=b"),
+            (Some("a b"), "\"a b\""),
+            (Some("a\tb\\"), "\"a\tb\\\\\""),
+            (Some("\"a\""), "\"\\\"a\\\"\""),
+        ] {
+            assert_eq!(in_line(value.map(str::as_bytes)), expected);
+        }
+        assert_eq!(in_line(Some(b"\xff \0")), "ff 20 00");
+        let labelled = record(Some(b"null"), Some(b"null"), &[("key", Some(b"a b")), ("x", None)]);
+        assert_eq!(
+            lines(labelled),
+            "1970-01-01T00:00:00.005Z  t-0@7  key=\"null\"  header.key=\"a b\"  header.x=null\n    \"null\"\n"
+        );
+        let plain = record(None, None, &[]);
+        assert_eq!(lines(plain), "1970-01-01T00:00:00.005Z  t-0@7  key=null\n    null\n");
+        assert!(lines(record(None, Some(b"a b"), &[])).ends_with("\n    a b\n"));
+    }
+
+    #[test]
+    fn chosen_columns_are_fields() {
+        let batch = RecordBatch::try_from_iter(record(None, Some(b"a b"), &[("x", None), ("y", Some(b"z"))])).unwrap();
+        let mut text = String::new();
+        text_lines::<Error>(&batch, true, Some(&|_| 3_600_000), |piece| {
+            text += piece;
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(
+            text,
+            "topic=t  partition=0  offset=7  timestamp=1970-01-01T01:00:00.005+01:00  key=null  value=\"a b\"  headers={x=null y=z}\n"
+        );
+    }
+
+    fn formatted(format: &str) -> Result<Vec<u8>> {
+        let batch = RecordBatch::try_from_iter(record(Some(b"\xff"), None, &[("x", None), ("y", Some(b"z"))])).unwrap();
+        let names: Vec<String> = batch.schema_ref().fields().iter().map(|field| field.name().clone()).collect();
+        let format = RowFormat::parse(format, &names.iter().map(String::as_str).collect::<Vec<_>>())?;
+        let mut bytes = Vec::new();
+        format_rows::<Error>(&batch, &format, Some(&|_| -60_000), |piece| {
+            bytes.extend_from_slice(piece);
+            Ok(())
+        })?;
+        Ok(bytes)
+    }
+
+    #[test]
+    fn a_format_is_that_of_kcat() {
+        for (format, expected) in [
+            ("%t %p %o %T", &b"t 0 7 5\n"[..]),
+            ("%k,%K,%s,%S,%h", b"\xff,1,,-1,x=NULL,y=z\n"),
+            ("%t\\n", b"t\n"),
+            ("%t\\t\\r\\0\\\\\\x7F", b"t\t\r\0\\\x7f"),
+            ("%%%{timestamp}|%{partition}|%{headers}", b"%1969-12-31T23:59:00.005-00:01|0|x=NULL,y=z\n"),
+            ("\u{e9}", b"\xc3\xa9\n"),
+            ("", b"\n"),
+        ] {
+            assert_eq!(formatted(format).unwrap(), expected, "{format}");
+        }
+        for (format, found) in [
+            ("%z", "%z"),
+            ("%", "a % at the end"),
+            ("\\", "a \\ at the end"),
+            ("\\q", "\\q"),
+            ("%\u{7b}t", "%\u{7b} without \u{7d}"),
+            ("\\x+1", "\\x+1"),
+            ("\\x1", "\\x1"),
+        ] {
+            let refused = formatted(format).unwrap_err().to_string();
+            assert!(refused.ends_with(&format!("found {found}")), "{refused}");
+            assert!(refused.contains("expected %t topic, %p queue_id or partition, "), "{refused}");
+        }
+        assert_eq!(formatted("%{x}").unwrap_err().to_string(), "format: the rows have no column x");
+        assert_eq!(RowFormat::parse("%t%t %k%%%{a}", &["key"]).unwrap().columns(), ["topic", "key", "a"]);
     }
 }

@@ -10,19 +10,22 @@ import re
 import sys
 import traceback
 import warnings
+from difflib import get_close_matches
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logdex import __version__
 from logdex._core import CODECS, SCHEMES
 from logdex.cli import commands
-from logdex.cli.arguments import locate_urls, refuse_archive
-from logdex.cli.output import complain
+from logdex.cli.arguments import locate_urls, refuse_archive, time_zone
+from logdex.cli.output import complain, display
 from logdex.errors import DamageWarning, LogdexError, UnknownTopicWarning, printable
+from logdex.report import near_names
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import NoReturn
 
 _WRONG = 2
@@ -43,8 +46,9 @@ start with
   logdex browse /data/store                     look at a store in a browser
   logdex kafka --help                           commands for Kafka only
 
-times: milliseconds since the epoch, ISO 8601 (UTC if it has no zone), an age such as -2h or
-  -3d (s, m, h, d, w), or end-2h, before the last message. A range includes both ends.
+times: milliseconds since the epoch, ISO 8601, an age such as -2h or -3d (s, m, h, d, w), now,
+  today, yesterday, 11:30, or end-2h, before the last message. Without a zone they are in that
+  of --tz, by default UTC. A range includes both ends.
 exit codes: 0 found or valid; 1 nothing found or faults found; 2 wrong use or unreadable.
 `logdex COMMAND --help` has examples."""
 
@@ -83,8 +87,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str]) -> int:
+    display.zone, display.wide = _given_zone(argv), "--wide" in argv
     try:
-        arguments = parser(argv).parse_args(_join_times(argv))
+        arguments = _parse(argv)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else _WRONG
     # A read logs the damage that it skips. Here it only changes the exit code.
@@ -99,6 +104,40 @@ def _run(argv: Sequence[str]) -> int:
         for text in dict.fromkeys(str(each.message) for each in issued if each.category is UnknownTopicWarning):
             complain(text)
     return code or int(any(issubclass(each.category, DamageWarning) for each in issued))
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Parse the command line. An error is reported with the usage of the command that it is about, and near spellings.
+
+    Raises:
+        SystemExit: The arguments are wrong, or ask for help.
+    """
+    root = parser(argv)
+    if not argv:
+        root.print_help()
+        root.exit()
+    known = commands.names()
+    if not argv[0].startswith("-") and argv[0] not in known:
+        root.error(f"no command {argv[0]!r}; {near_names(argv[0], known)}")
+    arguments, rest = root.parse_known_args(_join_times(argv))
+    if rest:
+        own: argparse.ArgumentParser = arguments.parser
+        options = [option for action in own._actions for option in action.option_strings]  # noqa: SLF001 -- no public name
+        near = [name for word in rest for name in get_close_matches(word.partition("=")[0], options)]
+        words = f"; near spellings: {', '.join(near)}" if near else ""
+        own.error(f"unrecognized arguments: {' '.join(rest)}{words}")
+    return arguments
+
+
+def _given_zone(argv: Sequence[str]) -> Callable[[int], int] | None:
+    """Return the time zone of `--tz`, which the other arguments are parsed with. The parser reports an invalid one."""
+    given = [
+        after if word == "--tz" else word[5:] for word, after in pairwise([*argv, ""]) if word[:5] in ("--tz", "--tz=")
+    ]
+    try:
+        return time_zone(given[-1]) if given else None
+    except argparse.ArgumentTypeError:
+        return None
 
 
 def _is_new(said: set[str], record: logging.LogRecord) -> bool:
@@ -179,7 +218,7 @@ def _join_times(argv: Sequence[str]) -> list[str]:
     """Write `--begin -2h` as `--begin=-2h`: argparse treats a word with a leading dash as an option."""
     words: list[str] = []
     for word in argv:
-        if words and words[-1] in ("--begin", "--end") and _DASHED_TIME.fullmatch(word):
+        if words and words[-1] in ("--begin", "--end", "--as-of") and _DASHED_TIME.fullmatch(word):
             words[-1] += f"={word}"
         else:
             words.append(word)

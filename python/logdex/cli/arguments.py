@@ -7,15 +7,19 @@ import os
 import shlex
 import time
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, get_args
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from logdex import _core
 from logdex._types import MAX_INT32, Isolation
+from logdex.cli.output import display
 from logdex.hash_index.query import Milliseconds
+from logdex.report import near_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from typing import Any, TypeAlias
 
     # The type in argparse has no public name.
@@ -33,6 +37,7 @@ _PLACES = {"path", "paths", "index", "commit_log", "sealed", "tiered", "out", "t
 """Arguments that may be URLs."""
 _OPEN_OPTIONS = ("hash_slots", "max_entries", "commit_log", "sealed", "tiered")
 _LARGEST_PORT = (1 << 16) - 1
+_MINUTE = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +77,7 @@ class Command:
             return
         parser.add_argument("--json", action="store_true", help="one JSON object a line, for programs")
         self.add_arguments(parser)
-        parser.set_defaults(run=self.run)
+        parser.set_defaults(run=self.run, parser=parser)
 
 
 def _storage_option(text: str) -> tuple[str, str]:
@@ -135,7 +140,7 @@ def add_source(parser: argparse.ArgumentParser, text: str, *, metavar: str = "PA
 def add_options(parser: argparse.ArgumentParser, *names: str) -> None:
     """Add options that several commands have."""
     for name in names:
-        parser.add_argument(name, **_OPTIONS[name])
+        parser.add_argument(name, *_ALIASES.get(name, ()), **_OPTIONS[name])
 
 
 def open_options(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -196,13 +201,66 @@ class BeforeEnd:
 
 
 def time_ms(text: str, *, end: bool = False) -> int | BeforeEnd:
-    """Parse a time: epoch milliseconds, ISO 8601, an age (`-2h`), or an age at the last message (`end-2h`)."""
+    """Parse a time: see `_core.parse_time`; or an age at the last message (`end-2h`). It is in the zone of the display."""
     try:
         if text == "end" or text.startswith("end-"):
             return BeforeEnd(-_core.parse_time(text[3:] or "-0s", now=0, end=end))
-        return Milliseconds(_core.parse_time(text, now=time.time_ns() // 1_000_000, end=end))
+        now = time.time_ns() // 1_000_000
+        return Milliseconds(_core.parse_time(text, now=now, end=end, zone=display.zone))
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def time_zone(text: str) -> Callable[[int], int] | None:
+    """Parse a time zone: `UTC`, `local`, or an IANA name. Return the function for `Display.zone`."""
+    if text.upper() == "UTC":
+        return None
+    if text.lower() == "local":
+        return lambda time_s: time.localtime(time_s).tm_gmtoff
+    try:
+        zone = ZoneInfo(text)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        known = near_names(text, available_timezones())
+        raise argparse.ArgumentTypeError(f"expected local, UTC or the name of a zone: {text!r}; {known}") from None
+
+    def offset_at(time_s: int) -> int:
+        offset = datetime.fromtimestamp(time_s, zone).utcoffset()
+        # ISO 8601 has no seconds in an offset, which old local mean times have.
+        return 0 if offset is None else offset // _MINUTE * 60
+
+    return offset_at
+
+
+def column_names(text: str) -> list[str]:
+    """Parse names of columns with commas between."""
+    return [name for each in text.split(",") if (name := each.strip())]
+
+
+def row_format(text: str) -> str:
+    """Check the letters and escapes of a format; see `_core.format_columns`."""
+    try:
+        _core.format_columns(text, [])
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def chosen_columns(arguments: argparse.Namespace, known: Sequence[str], hidden: Collection[str] = ()) -> list[str]:
+    """Return the columns to read: those of `--format` or `--columns`, or else all but the hidden ones.
+
+    Raises:
+        ValueError: There is no such column; with near spellings.
+    """
+    wanted = getattr(arguments, "columns", None)
+    if (text := getattr(arguments, "format", None)) is not None:
+        wanted = _core.format_columns(text, known)
+    if wanted is None:
+        return [name for name in known if name not in hidden]
+    for name in wanted:
+        if name not in known:
+            raise ValueError(f"no column {name!r} here; {near_names(name, known)}")
+    # Without a column, the rows could not be counted.
+    return wanted or list(known[:1])
 
 
 def settle_times(arguments: argparse.Namespace, times: Callable[[], Sequence[int]]) -> None:
@@ -226,9 +284,11 @@ OPEN_STORE = (*GEOMETRY, "--commit-log")
 TIERED = ("--tiered", "--tiered-key")
 OPEN = (*OPEN_STORE, *TIERED)
 """Options to open a source of either broker."""
-TIMES = ("--begin", "--end")
+TIMES = ("--begin", "--end", "--tz")
 FILTERS = ("--topic", "--queue", *TIMES, "--offset", "--key", "--tag", "--isolation", "--skip-damaged", "--limit")
 
+_ALIASES = {"--topic": ("-t",), "--queue": ("--partition", "-p"), "--limit": ("-n",)}
+"""Other names of options, as those of Kafka's tools."""
 _OPTIONS: dict[str, dict[str, Any]] = {
     "--hash-slots": {
         "type": int32,
@@ -270,6 +330,13 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--queue": {"type": int32, "metavar": "N", "help": "only this queue (partition) of the topic"},
     "--begin": {"type": time_ms, "metavar": "T", "help": "earliest store time"},
     "--end": {"type": partial(time_ms, end=True), "metavar": "T", "help": "latest store time, inclusive"},
+    "--tz": {
+        "type": time_zone,
+        "metavar": "ZONE",
+        "help": "time zone of printed times, and of times without one: local, UTC (the default) or a name such as Asia/Shanghai",
+    },
+    "--wide": {"action": "store_true", "help": "do not fit tables and lines to the terminal"},
+    "--columns": {"type": column_names, "metavar": "A,B", "help": "only these columns, in this order"},
     "--offset": {
         "type": count,
         "metavar": "N",

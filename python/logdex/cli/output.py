@@ -8,16 +8,18 @@ import json
 import os
 import re
 import sys
+import textwrap
 import time
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TextIO
 
-from logdex._core import json_lines, text_lines, time_text, without_secrets
+from logdex import _core
+from logdex._core import format_rows, json_lines, text_lines, without_secrets
 from logdex.errors import printable
 from logdex.report import size_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from arro3.core import RecordBatch
 
@@ -27,21 +29,63 @@ _SECONDS_BETWEEN = 0.2
 _MINUTE = 60
 _HOUR = 3600
 _USUAL_COLUMNS = 80
+_INDENT = 4
+_LEAST_NAME = 24
+"""The characters of a cell of a table that are not shortened: those of a time."""
 SHOWN_FAULTS = 20
 BOLD = "1"
 RED = "1;31"
 _ARGUMENTS = re.compile(r"(?<![\w/.-])(hash_slots|max_entries|file_size|commit_log)(=?)(?![\w/.-])")
 
 
-def say(text: str = "") -> None:
-    """Print a line for people. Line breaks in the text are escaped, so it stays one line."""
-    sys.stdout.write(f"{printable(text)}\n")
+@dataclasses.dataclass(slots=True)
+class Display:
+    """How this run of the program prints.
+
+    Attributes:
+        zone: Returns the offset of the time zone from UTC in seconds, at a time in seconds; None: UTC.
+        wide: Tables are not fitted to the terminal.
+    """
+
+    zone: Callable[[int], int] | None = None
+    wide: bool = False
+
+
+display = Display()
+
+
+def time_text(time_ms: int | None) -> str | None:
+    """Return a time in ms as ISO 8601 in the zone of the display."""
+    return _core.time_text(time_ms, zone=display.zone)
+
+
+def say(text: str = "", *, style: str | None = None) -> None:
+    """Print a line for people. Line breaks in the text are escaped. A terminal gets it in lines that fit, broken at spaces."""
+    lines = _wrapped(text, sys.stdout)
+    sys.stdout.writelines(f"{styled(line, style, sys.stdout) if style else line}\n" for line in lines)
+
+
+def _wrapped(text: str, stream: TextIO) -> list[str]:
+    text, width = printable(text), _width(stream)
+    if len(text) <= width:
+        return [text]
+    indent = " " * (len(text) - len(text.lstrip()) + _INDENT)
+    return textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def say_text(lines: object) -> None:
+    """Print each line of an object's text as `say` does."""
+    for line in _lines(lines):
+        say(line)
 
 
 def say_lines(lines: object) -> None:
-    """Print each line of an object's text."""
-    for line in str(lines).removesuffix("\n").split("\n"):
-        say(line)
+    """Print each line of an object's text in full: rows, which are copied from a terminal."""
+    sys.stdout.writelines(f"{printable(line)}\n" for line in _lines(lines))
+
+
+def _lines(lines: object) -> list[str]:
+    return str(lines).removesuffix("\n").split("\n")
 
 
 def say_json(row: dict[str, Any]) -> None:
@@ -60,16 +104,33 @@ def limited_batches(stream: Iterator[RecordBatch], limit: int | None) -> Iterato
             yield part
 
 
-def say_rows(batches: Iterable[RecordBatch], *, as_json: bool) -> int:
-    """Print rows as JSON lines, with times in ms, or as lines for people; return their number."""
+def say_rows(
+    batches: Iterable[RecordBatch], *, as_json: bool, labelled: bool = False, row_format: str | None = None
+) -> int:
+    """Print rows and return their number: as JSON lines, with times in ms; in a format; or as lines for people.
+
+    With `labelled` a line for people has the columns of the batch with their names.
+    """
     rows = 0
     for batch in batches:
         if as_json:
             json_lines(batch, lambda piece: sys.stdout.write(piece.decode()))
+        elif row_format is not None:
+            _say_formatted(batch, row_format)
         else:
-            text_lines(batch, say_lines)
+            text_lines(batch, say_lines, labelled=labelled, zone=display.zone)
         rows += batch.num_rows
     return rows
+
+
+def _say_formatted(batch: RecordBatch, row_format: str) -> None:
+    """Print rows in a format: their bytes as they are, but to a terminal only what it does not obey."""
+    if sys.stdout.isatty():
+        format_rows(batch, row_format, lambda piece: say_lines(piece.decode(errors="replace")), zone=display.zone)
+        return
+    sys.stdout.flush()
+    format_rows(batch, row_format, sys.stdout.buffer.write, zone=display.zone)
+    sys.stdout.buffer.flush()
 
 
 def say_report(report: Report, *, json: bool, limit: int = SHOWN_FAULTS) -> int:
@@ -84,7 +145,7 @@ def say_report(report: Report, *, json: bool, limit: int = SHOWN_FAULTS) -> int:
             {"ok": report.ok, "findings": len(report.findings), "checked": report.checked, "absent": report.absent}
         )
     elif report.ok:
-        say_lines(report)
+        say_text(report)
     else:
         _say_findings(report, limit)
     return 0 if report.ok else 1
@@ -94,7 +155,7 @@ def _say_findings(report: Report, limit: int) -> None:
     groups: dict[tuple[str, str], list[Finding]] = {}
     for finding in report.findings:
         groups.setdefault((str(finding.path), finding.kind), []).append(finding)
-    say_lines(report.heading)
+    say_text(report.heading)
     for (path, kind), found in islice(groups.items(), limit):
         first, number = found[0], f"{len(found):,} times, first at byte" if len(found) > 1 else "at byte"
         say()
@@ -110,7 +171,7 @@ def _say_findings(report: Report, limit: int) -> None:
 
 def _fitting(text: str) -> str:
     """Return a line that fits the terminal; a pipe gets the whole line."""
-    width = _columns(sys.stdout) if sys.stdout.isatty() else sys.maxsize
+    width = _width(sys.stdout)
     return text if len(text) <= width else f"{text[: width - 4]} ..."
 
 
@@ -132,7 +193,9 @@ def counts_text(checked: dict[str, int]) -> str:
 def complain(text: str) -> None:
     """Print an error on standard error. If that fails, the exit code still reports the error."""
     with contextlib.suppress(OSError):
-        sys.stderr.write(f"{styled('logdex:', RED, sys.stderr)} {printable(in_flags(without_secrets(text)))}\n")
+        first, *more = _wrapped(f"logdex: {in_flags(without_secrets(text))}", sys.stderr)
+        name = styled("logdex:", RED, sys.stderr)
+        sys.stderr.writelines(f"{line}\n" for line in (name + first.removeprefix("logdex:"), *more))
 
 
 def styled(text: str, style: str, stream: TextIO) -> str:
@@ -149,20 +212,56 @@ def in_flags(text: str) -> str:
 
 
 def table(rows: Iterable[Sequence[object]], heads: Sequence[str] = (), *, indent: str = "") -> None:
-    """Print rows in columns; numbers are right-aligned."""
+    """Print rows in columns; numbers are right-aligned.
+
+    On a terminal that is too narrow, long cells are shortened in the middle, and what still does not fit is in a further line of
+    each row. A pipe gets whole cells in one line.
+    """
     cells = [[_cell(value) for value in row] for row in rows]
     lines = [*([list(heads)] if heads else []), *cells]
     if not lines:
         return
-    widths = [max(len(line[at]) for line in lines) for at in range(len(lines[0]))]
-    right = [bool(cells) and all(_is_number(row[at]) for row in cells) for at in range(len(widths))]
+    right = [bool(cells) and all(_is_number(row[at]) for row in cells) for at in range(len(lines[0]))]
+    width = _width(sys.stdout) - len(indent)
+    widths = _fitted([max(len(line[at]) for line in lines) for at in range(len(right))], width)
+    parts = _parts(widths, width)
     for number, line in enumerate(lines):
-        parts = (
-            text.rjust(width) if is_number else text.ljust(width)
-            for text, width, is_number in zip(line, widths, right, strict=True)
-        )
-        text = printable((indent + "  ".join(parts)).rstrip())
-        sys.stdout.write(f"{styled(text, BOLD, sys.stdout) if heads and not number else text}\n")
+        for before, part in enumerate(parts):
+            texts = (_shortened(line[at], widths[at]) for at in part)
+            padded = (
+                text.rjust(widths[at]) if right[at] else text.ljust(widths[at])
+                for text, at in zip(texts, part, strict=True)
+            )
+            text = printable((indent + " " * (_INDENT if before else 0) + "  ".join(padded)).rstrip())
+            sys.stdout.write(f"{styled(text, BOLD, sys.stdout) if heads and not number else text}\n")
+
+
+def _fitted(widths: list[int], width: int) -> list[int]:
+    """Return widths of columns that fit together, if shorter cells can do that."""
+    widths = list(widths)
+    while (over := sum(widths) + 2 * (len(widths) - 1) - width) > 0 and (widest := max(widths)) > _LEAST_NAME:
+        widths[widths.index(widest)] = max(_LEAST_NAME, widest - over)
+    return widths
+
+
+def _parts(widths: Sequence[int], width: int) -> list[list[int]]:
+    """Divide columns into the lines of a row."""
+    parts: list[list[int]] = [[]]
+    used = 0
+    for at, each in enumerate(widths):
+        if parts[-1] and used + 2 + each > width:
+            parts.append([])
+        used = used + 2 + each if parts[-1] else each + (_INDENT if len(parts) > 1 else 0)
+        parts[-1].append(at)
+    return parts
+
+
+def _shortened(text: str, width: int) -> str:
+    """Return a text without its middle if it is longer than a width."""
+    if len(text) <= width:
+        return text
+    begin = (width - 2) // 2
+    return f"{text[:begin]}...{text[len(text) - (width - 3 - begin) :]}"
 
 
 def say_facts(pairs: Iterable[tuple[str, object]], *, indent: str = "") -> None:
@@ -226,6 +325,11 @@ class Progress:
             self._write("")
             sys.stderr.write("\r")
             sys.stderr.flush()
+
+
+def _width(stream: TextIO) -> int:
+    """Return how many characters a line of a stream holds."""
+    return _columns(stream) if stream.isatty() and not display.wide else sys.maxsize
 
 
 def _columns(stream: TextIO) -> int:

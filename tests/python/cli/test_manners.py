@@ -59,12 +59,37 @@ def test_help_names_every_command_and_teaches(logdex_command: Callable[..., Any]
 
 
 @pytest.mark.parametrize(
-    "words", [(), ("nonsense",), ("find", "x"), ("cat", "x", "--begin", "soon"), ("cat", "x", "--limit", "-1")]
+    "words", [("nonsense",), ("find", "x"), ("cat", "x", "--begin", "soon"), ("cat", "x", "--limit", "-1")]
 )
 def test_wrong_words_are_2(words: tuple[str, ...], logdex_command: Callable[..., Any]) -> None:
     ran = logdex_command(*words)
     assert ran.code == 2
     assert "usage: logdex" in ran.err
+
+
+def test_the_name_alone_is_a_question_for_help(logdex_command: Callable[..., Any]) -> None:
+    ran = logdex_command()
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out == logdex_command("--help").out
+
+
+def test_a_wrong_word_is_reported_with_its_command_and_near_spellings(
+    tmp_path: Path, logdex_command: Callable[..., Any]
+) -> None:
+    for words, usage, text in (
+        (
+            ("cat", tmp_path, "--topci=x", "y"),
+            "logdex cat",
+            "unrecognized arguments: --topci=x y; near spellings: --topic",
+        ),
+        (("kafka", "dump", tmp_path, "--zzz"), "logdex kafka dump", "unrecognized arguments: --zzz"),
+        (("fnd", tmp_path), "logdex", "no command 'fnd'; near spellings: find"),
+        (("q\x1b[2J",), "logdex", "no command 'q\\x1b[2J'; there are: browse, build-index, "),
+    ):
+        ran = logdex_command(*words)
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.err.startswith(f"usage: {usage} [-h]")
+        assert f"{usage}: error: {text}" in ran.err
 
 
 @pytest.mark.parametrize("command", ON_ONE_PATH)
@@ -226,7 +251,7 @@ def test_a_time_ago_is_no_option(store: Callable[[str], Path], logdex_command: C
 def test_a_time_that_is_none_is_named(store: Callable[[str], Path], logdex_command: Callable[..., Any]) -> None:
     ran = logdex_command("cat", store("basic"), "--begin", "-2x")
     assert (ran.code, ran.out) == (2, "")
-    assert "or an age such as -2h): '-2x'" in ran.err
+    assert "an age such as -2h, now, today, yesterday, or 11:30): '-2x'" in ran.err
 
 
 def test_numbers_that_no_broker_holds_are_wrong_words(tmp_path: Path, logdex_command: Callable[..., Any]) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from logdex.cli.arguments import FILTERS, OPEN, STORE_OR_LOG, Command, add_options, add_source, count
+from logdex.cli.arguments import FILTERS, OPEN, STORE_OR_LOG, Command, add_options, add_source, count, row_format
 from logdex.cli.output import complain, limited_batches, say_rows
 from logdex.cli.sources import open_path
 from logdex.cli.sources.opened import nothing_matches
@@ -28,24 +28,36 @@ they can be trusted; else the log is scanned.
 
   logdex cat /data/store --topic Orders --begin -2h --body
   logdex cat /data/store --tail 10 --follow
-  logdex cat /data/store --json | jq -r .keys"""
+  logdex cat /data/store --json | jq -r .keys
+  logdex cat /var/kafka-logs -t orders -n 5 --format '%t %p %o %k %s'
+
+The letters of a format are those of kcat: %t topic, %p queue or partition, %o offset, %T time in
+ms, %k keys or key, %s body or value, %h properties or headers; %K and %S are lengths in bytes.
+%{tags} is the column tags. Escapes are \\n, \\t, \\r, \\0, \\\\ and \\x1f, and %% is a %."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source(parser, STORE_OR_LOG, metavar="STORE")
     add_options(parser, *FILTERS, *OPEN, "--body", "--decode")
+    options = "print each row in this format, and its bytes as they are"
+    parser.add_argument("--format", "-f", type=row_format, metavar="FORMAT", help=options)
+    add_options(parser, "--columns")
+    parser.add_argument("--from-beginning", action="store_true", help="has no effect: reading begins at the start")
     parser.add_argument("--tail", type=count, metavar="N", help="only the last N rows; of Kafka, of each partition")
     parser.add_argument("--follow", action="store_true", help="then wait for new rows, until Ctrl-C")
 
 
 def _run(arguments: argparse.Namespace) -> int:
     """Print the rows; 1 if no row passes the filters."""
+    if arguments.format is not None and (arguments.json or arguments.columns):
+        raise ValueError("--format: expected neither --json nor --columns with it")
     with open_path(arguments) as opened, opened.reporting_unread(arguments):
         if arguments.tail is not None or arguments.follow:
             printed = _cat_logs(opened, arguments)
         else:
+            how = _how(arguments)
             stream = opened.rows(arguments, body=_prints_bodies(arguments))
-            printed = say_rows(limited_batches(stream, arguments.limit), as_json=arguments.json)
+            printed = say_rows(limited_batches(stream, arguments.limit), **how)
             opened.say_skipped(stream)
         if not printed and arguments.tail != 0 and arguments.limit != 0:
             complain(nothing_matches(arguments, arguments.topic or (), *opened.held(arguments.topic)))
@@ -56,22 +68,28 @@ def _prints_bodies(arguments: argparse.Namespace) -> bool:
     return arguments.body or bool(arguments.decode)
 
 
+def _how(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of `say_rows`."""
+    labelled = arguments.columns is not None
+    return {"as_json": arguments.json, "labelled": labelled, "row_format": arguments.format}
+
+
 def _cat_logs(opened: Opened, arguments: argparse.Namespace) -> int:
     """Print the last rows of each log, or all rows, and with `--follow` new rows; return the number of printed rows."""
     logs = opened.logs(arguments, body=_prints_bodies(arguments))
     places, ends, left = [], [], sys.maxsize if arguments.limit is None else arguments.limit
-    printed = 0
+    printed, how = 0, _how(arguments)
     for log in logs:
         begin, end = log.bounds()
         places.append(max(begin, end))
         ends.append(end)
         if arguments.tail is None:
             stream = log.read(begin, end)
-            printed += say_rows(limited_batches(stream, left - printed), as_json=arguments.json)
+            printed += say_rows(limited_batches(stream, left - printed), **how)
             opened.say_skipped(stream)
         else:
             batches = _last_rows(opened, log, end, arguments.tail)
-            printed += say_rows(limited_batches(batches, left - printed), as_json=arguments.json)
+            printed += say_rows(limited_batches(batches, left - printed), **how)
     while arguments.follow and printed < left:
         sys.stdout.flush()
         time.sleep(_POLL_SECONDS)
@@ -86,7 +104,7 @@ def _cat_logs(opened: Opened, arguments: argparse.Namespace) -> int:
             ends[at] = end
             if end > places[at]:
                 stream = log.read(places[at], end)
-                printed += say_rows(limited_batches(stream, left - printed), as_json=arguments.json)
+                printed += say_rows(limited_batches(stream, left - printed), **how)
                 opened.say_skipped(stream)
                 places[at] = end
     return printed

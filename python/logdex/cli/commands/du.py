@@ -25,7 +25,7 @@ _COLUMNS = {"topic": ("topic",), "queue": ("topic", "queue_id"), "day": ("day",)
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source(parser, WHOLE)
-    add_options(parser, *OPEN)
+    add_options(parser, *OPEN, "--wide")
     by = "what to add up (default: topic); days are in UTC"
     parser.add_argument("--by", choices=get_args(By), default="topic", help=by)
 

@@ -33,6 +33,7 @@ in body_base64. README.md lists the columns. The file gets its name only when it
 
   logdex export /data/store orders.parquet --topic Orders --begin 2026-11-20
   logdex export /data/store heads.csv --no-body
+  logdex export /data/store keys.csv --columns topic,keys,store_timestamp
   logdex export /data/store - | jq -r .keys"""
 
 
@@ -40,7 +41,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source(parser, STORE_OR_LOG, metavar="STORE")
     target = ".parquet, .json, .jsonl or .csv, and must not exist; - prints JSON lines"
     parser.add_argument("file", metavar="FILE", help=target)
-    add_options(parser, *FILTERS, *OPEN, "--decode")
+    add_options(parser, *FILTERS, *OPEN, "--columns", "--decode")
     parser.add_argument("--no-body", action="store_true", help="leave out the bodies")
     compressions = ("none", "snappy", "gzip", "zstd", "lz4", "brotli")
     parser.add_argument("--compression", choices=compressions, help="of Parquet (default: snappy)")

@@ -29,7 +29,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("group", metavar="GROUP", nargs="?", type=word, help="only this group")
     as_of = "Kafka: as of this time; partitions end before their first record with a later timestamp"
     parser.add_argument("--as-of", type=partial(time_ms, end=True), metavar="T", help=as_of)
-    add_options(parser, *OPEN)
+    add_options(parser, *OPEN, "--tz", "--wide")
 
 
 def _run(arguments: argparse.Namespace) -> int:

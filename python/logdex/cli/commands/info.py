@@ -22,7 +22,7 @@ only the newest file of the log is scanned.
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source(parser, ANY_PATH)
-    add_options(parser, *OPEN, "--sealed")
+    add_options(parser, *OPEN, "--sealed", "--tz", "--wide")
 
 
 def _run(arguments: argparse.Namespace) -> int:

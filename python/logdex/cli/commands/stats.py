@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from logdex import _core
-from logdex._core import time_text
 from logdex._files import refuse_broker_directory
 from logdex.cli.arguments import GEOMETRY, Command, add_options, add_source, open_options
-from logdex.cli.output import Progress, say, say_json, table
+from logdex.cli.output import Progress, say, say_json, table, time_text
 from logdex.cli.sources.rocketmq import open_index
 from logdex.errors import LogdexError
 from logdex.hash_index.index_directory import measure
@@ -30,7 +29,7 @@ _BLUE = "#2a6fb0"
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source(parser, "an index directory or file, or a store", metavar="INDEX")
-    add_options(parser, *GEOMETRY)
+    add_options(parser, *GEOMETRY, "--tz", "--wide")
     parser.add_argument("--plot", metavar="FILE.png", help="write the three charts to a file (.png, .svg or .pdf)")
 
 

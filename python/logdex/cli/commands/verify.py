@@ -21,7 +21,7 @@ both directions. docs/findings.md lists all kinds of findings. Changes nothing.
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source(parser, ANY_PATH)
-    add_options(parser, *OPEN, "--sealed")
+    add_options(parser, *OPEN, "--sealed", "--wide")
     faults = f"print at most N kinds of faults in files (default: {SHOWN_FAULTS}); --json prints every fault"
     parser.add_argument("--limit", type=count, default=SHOWN_FAULTS, metavar="N", help=faults)
 

@@ -7,7 +7,8 @@ from itertools import dropwhile, groupby
 from typing import TYPE_CHECKING, Any
 
 from logdex._core import SegmentReader, dump_file, read_records
-from logdex.cli.output import Progress, complain, say, say_json, say_lines, say_rows
+from logdex.cli.arguments import chosen_columns
+from logdex.cli.output import Progress, complain, say, say_json, say_rows, say_text
 from logdex.cli.sources.opened import LogRead, Opened, Part, nothing_matches, say_copied
 from logdex.errors import CorruptFileError
 from logdex.hash_index import IndexDirectory
@@ -103,7 +104,7 @@ class _KafkaOpened(Opened):
             begin=filters.begin,
             end=filters.end,
             keys=filters.key,
-            columns=[name for name in RECORD_COLUMNS if body or name != "value"],
+            columns=chosen_columns(filters, RECORD_COLUMNS, () if body else ("value",)),
             on_error="skip" if filters.skip_damaged else "raise",
             decode=dict(getattr(filters, "decode", ())),
         )
@@ -190,7 +191,7 @@ class _KafkaOpened(Opened):
         if arguments.json:
             say_json(explanation.to_dict())
         else:
-            say_lines(explanation.text())
+            say_text(explanation.text())
         return 0 if explanation.found else 1
 
     def copy(self, arguments: argparse.Namespace) -> int:

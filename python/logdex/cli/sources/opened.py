@@ -6,9 +6,8 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from logdex._core import time_text
 from logdex._files import Closing
-from logdex.cli.output import complain, say_built
+from logdex.cli.output import complain, say_built, time_text
 from logdex.errors import CorruptFileError
 from logdex.report import size_text, unknown_topic
 from logdex.source import EXPECTED_WHOLE, NO_MESSAGES, Info

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from arro3.core import RecordBatchReader
 
-from logdex._core import distinct, subtract_ranges, time_text
-from logdex.cli.output import BOLD, Progress, complain, in_flags, say_json, say_lines, say_rows, styled
+from logdex._core import distinct, subtract_ranges
+from logdex.cli.arguments import chosen_columns
+from logdex.cli.output import BOLD, Progress, complain, in_flags, say, say_json, say_rows, say_text, time_text
 from logdex.cli.sources.opened import LogRead, Opened, Part, nothing_matches, say_copied
 from logdex.hash_index.index_directory import describe_index
 from logdex.hash_index.query import TimeRange
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 MESSAGE_COLUMNS = tuple(field.name for field in fields(Message))
 _QUEUES = ("consumequeue", "batchconsumequeue")
 _EXTENSIONS = "consumequeue_ext"
+_BODY = ("body", "body_crc", "body_error")
 _TABLES = "config"
 _OF_KAFKA_COPIES = ("partition", "key", "header", "as_of", "groups", "committed")
 """Options of copies of log directories."""
@@ -73,7 +75,6 @@ class _StoreOpened(Opened):
             raise ValueError("--isolation: expected Kafka records; a RocketMQ log has no open transactions")
         if not filters.skip_damaged:
             raise ValueError("--no-skip-damaged: expected Kafka records; a RocketMQ log is always read to its end")
-        columns = MESSAGE_COLUMNS if body else [name for name in MESSAGE_COLUMNS if not name.startswith("body")]
         return self._store.messages(
             topics=filters.topic,
             queue_id=filters.queue,
@@ -83,7 +84,7 @@ class _StoreOpened(Opened):
             tags=filters.tag,
             begin_phy_offset=begin,
             end_phy_offset=end,
-            columns=columns,
+            columns=chosen_columns(filters, MESSAGE_COLUMNS, () if body else _BODY),
             decode=dict(getattr(filters, "decode", ())),
         )
 
@@ -163,8 +164,8 @@ class _StoreOpened(Opened):
             say_json(explanation.to_dict())
         else:
             verdict, _, rest = in_flags(explanation.text(files=arguments.verbose)).partition("\n")
-            sys.stdout.write(f"{styled(verdict, BOLD, sys.stdout)}\n")
-            say_lines(rest)
+            say(verdict, style=BOLD)
+            say_text(rest)
         return 0 if explanation.found else 1
 
     def copy(self, arguments: argparse.Namespace) -> int:

@@ -10,11 +10,13 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 import golden
 import golden_kafka
 from kafka_batches import Row, batch, write_segment
+from logdex.cli import main
 from logdex.kafka import LogDir
 from logdex.rocketmq import MessageStore, StoreWriter
 
@@ -220,3 +222,135 @@ def test_find_reads_keys_from_standard_input(
     assert ran.err == 'logdex: nothing found for 1 of 3 keys, the first is "nobody\'s"\n'
     monkeypatch.setattr("sys.stdin", io.StringIO("BB\nAa\n"))
     assert logdex_command("find", root, "AaTopic", "-", "--max", 1).code == 0
+
+
+def formatted(root: Path, *words: str) -> bytes:
+    command = [sys.executable, "-m", "logdex", "cat", str(root), *words]
+    return subprocess.run(command, capture_output=True, check=True).stdout
+
+
+def test_a_format_prints_the_bytes_of_the_rows(store: Callable[[str], Path], logs: Path) -> None:
+    root = store("basic")
+    with MessageStore.open(root) as opened:
+        rows = pa.table(opened.messages("t")).to_pylist()
+        shown = formatted(root, "-t", "t", "-f", r"%t|%p|%o|%T|%k|%K|%S|%{tags}|%{store_timestamp}|%s\0")
+    texts = [row["store_timestamp"].isoformat(timespec="milliseconds").replace("+00:00", "Z") for row in rows]
+    expected = [
+        "|".join(
+            [
+                row["topic"],
+                str(row["queue_id"]),
+                str(row["queue_offset"]),
+                str(round(row["store_timestamp"].timestamp() * 1_000)),
+                row["keys"] or "",
+                str(-1 if row["keys"] is None else len(row["keys"].encode())),
+                str(len(row["body"])),
+                row["tags"] or "",
+                text,
+                "",
+            ]
+        ).encode()
+        + row["body"]
+        for row, text in zip(rows, texts, strict=True)
+    ]
+    assert len(rows) > 50
+    assert shown == b"".join(row + b"\0" for row in expected)
+    with LogDir.open(logs) as opened_logs:
+        records = pa.table(opened_logs.records()).to_pylist()
+    lines = [
+        b"%d %d %s %s" % (row["partition"], row["offset"], row["key"] or b"", row["value"] or b"") for row in records
+    ]
+    assert formatted(logs, "--format", "%p %o %k %s") == b"".join(line + b"\n" for line in lines)
+    assert formatted(logs, "--format", "x", "--tail", "1", "-t", records[0]["topic"], "-p", "0") == b"x\n"
+
+
+def test_a_format_reads_only_its_columns(store: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Any] = []
+    messages = MessageStore.messages
+
+    def counting(opened: MessageStore, **options: Any) -> Any:
+        read.append(options["columns"])
+        return messages(opened, **options)
+
+    monkeypatch.setattr(MessageStore, "messages", counting)
+    for words in (["--format", "%o%o %%k"], ["--format", "x"], ["--columns", "keys, topic"], ["--columns", "body"]):
+        assert main(["cat", str(store("basic")), "--limit", "2", *words]) == 0
+    assert read == [["queue_offset"], ["topic"], ["keys", "topic"], ["body"]]
+
+
+@pytest.mark.parametrize("text", ["%z", "%", "\\q", "%{topic"])
+def test_an_unknown_letter_is_a_usage_error_with_the_letters(
+    text: str, tmp_path: Path, logdex_command: Callable[..., Any]
+) -> None:
+    ran = logdex_command("cat", tmp_path, "--format", text)
+    assert (ran.code, ran.out) == (2, "")
+    assert "usage: logdex cat" in ran.err
+    assert "%t topic, %p queue_id or partition, %o queue_offset or offset, %T" in ran.err
+
+
+def test_chosen_columns(
+    store: Callable[[str], Path], logs: Path, logdex_command: Callable[..., Any], tmp_path: Path
+) -> None:
+    root = store("basic")
+    rows = logdex_command("cat", root, "--json").rows
+    names = ["keys", "phy_offset"]
+    expected = [{name: row[name] for name in names} for row in rows]
+    assert logdex_command("cat", root, "--columns", "keys,phy_offset", "--json").rows == expected
+    line = logdex_command("cat", root, "--columns", "topic,keys,body_error,store_timestamp", "-n", 1).out
+    assert line == "topic=t  keys=k0  body_error=null  store_timestamp=2026-11-21T11:30:05.105Z\n"
+    assert logdex_command("cat", logs, "--columns", "offset", "-n", 2).out == "offset=0\noffset=1\n"
+    assert logdex_command("export", root, tmp_path / "x.csv", "--columns", "keys,phy_offset").code == 0
+    assert (tmp_path / "x.csv").read_text(encoding="utf-8").startswith("keys,phy_offset\nk0,0\n")
+    for words in (("cat", root), ("export", root, tmp_path / "y.csv"), ("cat", root, "--format", "%{keyz}")):
+        ran = logdex_command(*words, *(() if "--format" in words else ("--columns", "topic,keyz")))
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.err == "logdex: no column 'keyz' here; near spellings: keys\n"
+    assert not (tmp_path / "y.csv").exists()
+    assert "neither --json nor --columns" in logdex_command("cat", root, "--format", "x", "--json").err
+
+
+def test_names_of_options_as_in_kafkas_tools(
+    store: Callable[[str], Path], logs: Path, cat: Callable[..., Rows]
+) -> None:
+    root = store("basic")
+    assert cat(root, "-t", "TopicTest", "-p", 0, "-n", 3) == cat(
+        root, "--topic", "TopicTest", "--queue", 0, "--limit", 3
+    )
+    assert cat(root, "--from-beginning", "-n", 2) == cat(root)[:2]
+    topic = cat(logs)[0]["topic"]
+    assert cat(logs, "-t", topic, "--partition", 0) == cat(logs, "--topic", topic, "--queue", 0) != []
+
+
+def test_times_are_in_the_zone(store: Callable[[str], Path], logdex_command: Callable[..., Any]) -> None:
+    root = store("basic")
+    rows = logdex_command("cat", root, "--json").rows
+    utc, berlin = "2026-11-21T11:30:08", "2026-11-21T12:30:08"
+    expected = logdex_command("cat", root, "--begin", utc, "--json").rows
+    assert 0 < len(expected) < len(rows)
+    ran = logdex_command("cat", root, "--tz", "Europe/Berlin", "--begin", berlin)
+    assert len(ran.out.splitlines()) == len(expected)
+    assert ran.out.startswith("2026-11-21T12:30:08.")
+    assert "+01:00  " in ran.out.splitlines()[0]
+    # Before and after the times.
+    assert logdex_command("cat", "--begin", berlin, root, "--tz=Europe/Berlin", "--json").rows == expected
+    assert "+08:00" in logdex_command("info", root, "--tz", "Asia/Shanghai").out
+    # Each run has its own zone.
+    assert "+0" not in logdex_command("info", root).out
+    nothing = logdex_command("cat", root, "--begin", "yesterday", "--end", "now", "--tz", "Asia/Kolkata")
+    assert "messages are from 2026-11-21T17:00:05.105+05:30 to " in nothing.err
+    for zone in ("Berlin", "../../etc/passwd", "x" * 300, ""):
+        ran = logdex_command("cat", root, "--tz", zone)
+        assert (ran.code, ran.out) == (2, "")
+        assert "argument --tz: expected local, UTC or the name of a zone" in ran.err
+    assert "near spellings: Europe/Berlin" in logdex_command("cat", root, "--tz", "Europe/Belrin").err
+
+
+def test_the_local_zone_is_that_of_the_machine(store: Callable[[str], Path]) -> None:
+    command = [sys.executable, "-m", "logdex", "cat", str(store("basic")), "-n", "1", "--tz", "local"]
+    for zone, time in (
+        ("XYZ-3:30", "15:00:05.105+03:30"),
+        ("America/New_York", "06:30:05.105-05:00"),
+        ("UTC", "11:30:05.105+00:00"),
+    ):
+        out = subprocess.run(command, env={**os.environ, "TZ": zone}, capture_output=True, text=True, check=True).stdout
+        assert out.startswith(f"2026-11-21T{time}  ")
