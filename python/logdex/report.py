@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from logdex._core import finding_kinds
 from logdex.errors import DamageWarning, UnknownTopicWarning, printable
@@ -46,6 +46,41 @@ def _text(value: object) -> str:
 
 _log = logging.getLogger("logdex")
 _KINDS = frozenset(finding_kinds())
+Severity: TypeAlias = Literal["harmless", "rebuilt", "hidden", "lost"]
+MEANINGS: dict[Severity, str] = {
+    "lost": "messages or records are damaged or missing",
+    "hidden": "queues, indexes or epochs are wrong, so a broker misses messages or answers wrongly until a repair",
+    "rebuilt": "a broker repairs it once it starts",
+    "harmless": "no message and no answer of a broker is affected",
+}
+"""What each severity means, the worst first."""
+_OF_SEVERITY: dict[Severity, tuple[str, ...]] = {
+    "lost": (
+        *("batch-crc", "batch-magic", "batch-offset", "batch-size", "file-gap", "log-end", "log-frame", "log-message"),
+        *("records", "remote-chunk", "unreadable"),
+    ),
+    "hidden": (
+        *(
+            "begin-phy-offset",
+            "end-phy-offset",
+            "entry-hash",
+            "file-missing",
+            "file-overlap",
+            "file-size",
+            "header-time",
+        ),
+        *("index-count", "index-entry", "index-hole", "index-missing", "index-order", "leader-epoch", "prev-index"),
+        *("queue-message", "queue-missing", "queue-name", "queue-order", "queue-tags", "queue-unit", "sealed-row"),
+        *("segment-overlap", "slot-value", "time-diff", "time-index-end"),
+    ),
+    "rebuilt": (
+        *("checkpoint", "file-content", "file-empty", "index-size", "index-tail", "orphan-index", "torn-batch"),
+        "zero-tail",
+    ),
+    "harmless": ("file-name", "log-blank", "log-ghost", "not-a-file", "queue-offset", "sealed-file"),
+}
+SEVERITIES: dict[str, Severity] = {kind: severity for severity, kinds in _OF_SEVERITY.items() for kind in kinds}
+"""The severity of each kind of finding; docs/findings.md has the same. A broker may still not start: a file stops it."""
 _SHOWN_NAMES = 8
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 _UNIT = 1024
@@ -65,6 +100,11 @@ class Finding:
     def __post_init__(self) -> None:
         if self.kind not in _KINDS:
             raise ValueError(f"kind={self.kind!r}: expected a word of docs/findings.md")
+
+    @property
+    def severity(self) -> Severity:
+        """How bad a finding of this kind is: "harmless", "rebuilt", "hidden" or "lost"; see docs/findings.md."""
+        return SEVERITIES[self.kind]
 
     def __str__(self) -> str:
         return printable(f"{self.path} at byte {self.offset}: expected {self.expected}, found {self.found}")
@@ -155,6 +195,13 @@ class Report:
     def kinds(self) -> dict[str, int]:
         """The number of findings of each kind, the most frequent first."""
         return dict(Counter(finding.kind for finding in self.findings).most_common())
+
+    @property
+    def severities(self) -> dict[Severity, dict[str, int]]:
+        """The number of findings of each kind, by their severity, the worst first."""
+        kinds = self.kinds
+        found = {each: {kind: n for kind, n in kinds.items() if SEVERITIES[kind] == each} for each in MEANINGS}
+        return {severity: kinds for severity, kinds in found.items() if kinds}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values."""

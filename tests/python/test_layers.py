@@ -148,7 +148,6 @@ TESTED_ELSEWHERE = {
     "cli/commands/seal": "rocketmq/test_sealed.py",
     "cli/commands/serve": "broker/rocketmq/test_server.py",
     "cli/commands/stats": "cli/test_commands.py",
-    "cli/commands/verify": "cli/test_commands.py",
     "errors": "test_values.py",
     "hash_index/query": "test_types.py",
     "hash_index/sealed": "rocketmq/test_sealed.py",

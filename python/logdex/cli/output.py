@@ -19,7 +19,7 @@ from logdex.errors import printable
 from logdex.report import size_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from arro3.core import RecordBatch
 
@@ -133,22 +133,29 @@ def _say_formatted(batch: RecordBatch, row_format: str) -> None:
     sys.stdout.buffer.flush()
 
 
-def say_report(report: Report, *, json: bool, limit: int = SHOWN_FAULTS) -> int:
+def say_report(
+    report: Report, *, json: bool, limit: int = SHOWN_FAULTS, more: Mapping[str, object] | None = None
+) -> int:
     """Print a report; return the exit code: 1 if it has findings.
 
-    For people, the findings of one kind in one file are one line with the position of the first; at most `limit` lines.
+    For people, the findings of one kind in one file are one line with the position of the first; at most `limit` lines. `more` is
+    further content of the last JSON line.
     """
     if json:
         for finding in report.findings:
-            say_json(dataclasses.asdict(finding))
-        say_json(
-            {"ok": report.ok, "findings": len(report.findings), "checked": report.checked, "absent": report.absent}
-        )
+            say_json(finding_row(finding))
+        counts = {"findings": len(report.findings), "checked": report.checked, "absent": report.absent}
+        say_json({"ok": report.ok, **counts, **(more or {})})
     elif report.ok:
         say_text(report)
     else:
         _say_findings(report, limit)
     return 0 if report.ok else 1
+
+
+def finding_row(finding: Finding) -> dict[str, Any]:
+    """Return a finding as a JSON object."""
+    return {**dataclasses.asdict(finding), "severity": finding.severity}
 
 
 def _say_findings(report: Report, limit: int) -> None:

@@ -40,12 +40,15 @@ from logdex.kafka.writer import LOCK, META_PROPERTIES, METADATA_TOPIC, partition
 from logdex.report import Finding, Report
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from os import PathLike
     from pathlib import Path
 
     from logdex._types import Progress
 
 _METADATA = "partition.metadata"
+_READ_AT_START = {checkpoint.LEADER_EPOCHS, checkpoint.LOG_START, checkpoint.RECOVERY_POINT, checkpoint.HIGH_WATERMARK}
+"""Files that a broker must be able to read when it starts."""
 _OTHER_DIRECTORIES = frozenset({"remote-log-index-cache"})
 _TOPIC_ID = re.compile(r"version: 0\ntopic_id: ([a-zA-Z0-9_-]{22})\s*")
 _LINE = re.compile(r"([^ \n]+) ([0-9]{1,10}) ([0-9]{1,18})\n")
@@ -178,13 +181,7 @@ class _Plan:
         return LogDirRecovery(findings, self._counts, left=self._left)
 
     def _check_names(self) -> None:
-        for entry in sorted(self._directory.iterdir()):
-            is_known = parse_partition_directory(entry.name) or renamed_partition(entry.name)
-            if entry.is_dir() and not is_known and entry.name not in _OTHER_DIRECTORIES:
-                what = (
-                    "a directory <topic>-<partition>: move it out of the log directory, a broker does not start with it"
-                )
-                self._left.append(Finding(str(entry), 0, "file-name", what, entry.name))
+        self._left += _other_directories(self._directory)
         path = self._directory / META_PROPERTIES
         if path.exists():
             names = {line.partition("=")[0] for line in path.read_text(errors="replace").splitlines()}
@@ -337,6 +334,38 @@ class _Plan:
 def _verified(partition_dir: Path) -> list[Finding]:
     with Log.open(partition_dir) as log:
         return log.verify(deep=False).findings
+
+
+def find_start_blockers(log_dir: Path, findings: Iterable[Finding]) -> list[Finding]:
+    """Return what keeps a broker from starting with a log directory: some of the findings of `verify`, and odd entries.
+
+    Source: LogManager#loadLogs, CheckpointFile#read, PartitionMetadataFile#read.
+    """
+    is_clean = (log_dir / checkpoint.CLEAN_SHUTDOWN).exists()
+    stops = [
+        each
+        for each in findings
+        if (each.kind == "file-content" and PurePath(each.path).name in _READ_AT_START)
+        or (each.kind == "zero-tail" and is_clean)
+    ]
+    for place in sorted(partition_dirs(log_dir)):
+        path = log_dir / str(place) / _METADATA
+        if path.exists() and _topic_id(path) is None:
+            found = repr(path.read_text(errors="replace")[:60])
+            stops.append(Finding(str(path), 0, "file-content", "version 0 and the id of the topic", found))
+    return [*stops, *_other_directories(log_dir)]
+
+
+def _other_directories(log_dir: Path) -> list[Finding]:
+    """Return the directories that are no partition's."""
+    what = "a directory <topic>-<partition>: move it out of the log directory, a broker does not start with it"
+    return [
+        Finding(str(entry), 0, "file-name", what, entry.name)
+        for entry in sorted(log_dir.iterdir())
+        if entry.is_dir()
+        and not (parse_partition_directory(entry.name) or renamed_partition(entry.name))
+        and entry.name not in _OTHER_DIRECTORIES
+    ]
 
 
 def _is_gone(finding: Finding, first: int) -> bool:

@@ -333,7 +333,7 @@ def test_recover_repairs_a_kafka_log_directory(tmp_path: Path, logdex_command: C
             writer.append("orders", 0, {"value": [b"%d" % number]})
     assert logdex_command("recover", root).out == (
         f"{root}: 1 partitions, 1 segments, 0 replaced segments, 5 batches, 5 records, 0 restored batches, "
-        "0 truncated batches, 0 left out bytes, 0 unfinished bytes\n"
+        "0 truncated batches, 0 left out bytes, 0 unfinished bytes\na broker starts with this log directory\n"
     )
     path = root / "orders-0" / f"{0:020}.log"
     content = bytearray(path.read_bytes())

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from logdex._core import finding_kinds
-from logdex.report import Finding
+from logdex.report import MEANINGS, SEVERITIES, Finding
 from logdex.rocketmq.explain import CAUSES
 
 HOME = Path(__file__).resolve().parents[3]
@@ -24,6 +24,16 @@ def test_the_kinds_are_those_of_the_page() -> None:
 def test_a_finding_has_a_kind_of_the_page() -> None:
     with pytest.raises(ValueError, match="unknown-kind"):
         Finding("f", 0, "unknown-kind", "", "")
+
+
+def test_each_kind_has_the_severity_of_the_page() -> None:
+    section = PAGE.split("## How bad a finding is")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (\w+) \| (.+) \| (.+) \|$", section, re.MULTILINE)[1:]
+    assert {severity: meaning for severity, meaning, _ in rows} == MEANINGS
+    listed = [(kind, severity) for severity, _, kinds in rows for kind in re.findall(r"`([a-z-]+)`", kinds)]
+    assert sorted(kind for kind, _ in listed) == finding_kinds()
+    assert dict(listed) == SEVERITIES
+    assert Finding("f", 0, "log-frame", "", "").severity == "lost"
 
 
 def test_the_causes_are_those_of_the_page() -> None:

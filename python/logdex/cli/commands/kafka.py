@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from logdex.cli.arguments import (
     word,
 )
 from logdex.cli.commands.build_index import build_key_index
-from logdex.cli.output import Progress, complain, say, say_json, say_lines, say_report
+from logdex.cli.output import Progress, complain, finding_row, say, say_json, say_lines, say_report
 from logdex.cli.sources import open_path
 from logdex.cli.sources.kafka import files_to_dump
 from logdex.kafka import Log, LogSegment, ProducerState
@@ -95,7 +94,7 @@ def _dump(arguments: argparse.Namespace) -> int:
         findings += dump_file(path, sys.stdout.write if arguments.json else say_lines, **options).findings
     for finding in findings:
         if arguments.json:
-            say_json({"type": "finding", **dataclasses.asdict(finding)})
+            say_json({"type": "finding", **finding_row(finding)})
         else:
             complain(f"{finding.kind} in {finding}")
     return 1 if findings else 0

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import errno
 from collections import deque
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, get_args
 
 from logdex._core import CommitLog, is_log_dir, local_path
 from logdex._types import Compat
 from logdex.cli.arguments import GEOMETRY, Command, add_options, int32
-from logdex.cli.output import Progress, complain, counts_text, say, say_json, say_report
+from logdex.cli.output import Progress, complain, counts_text, finding_row, say, say_json, say_report
 from logdex.errors import CorruptFileError
 from logdex.kafka import LogDir, recover
+from logdex.report import MEANINGS
 from logdex.rocketmq import MessageStore, StoreWriter
 from logdex.rocketmq.layout import StoreLayout
 from logdex.rocketmq.read import read_ahead
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from logdex.kafka import LogDirRecovery
-    from logdex.report import Finding
+    from logdex.report import Finding, Report
 
 _DETAILS = """\
 Changes a RocketMQ store as its broker does when it starts after a crash: truncates the log after its
@@ -95,7 +95,7 @@ def _run(arguments: argparse.Namespace) -> int:
         with MessageStore.open(root) as store, Progress("verify") as progress:
             code = max(code, say_report(store.verify(progress), json=arguments.json))
     if not arguments.json:
-        _print_broker_start(arguments, stops)
+        _print_broker_start(f"a {arguments.compat} broker", "store", stops, dry_run=arguments.dry_run)
     return code
 
 
@@ -124,9 +124,10 @@ def _print_recovered(
                 "absent": report.absent,
                 "dry_run": arguments.dry_run,
                 "was_open": was_open,
+                "severities": report.severities,
                 "broker": arguments.compat,
                 "broker_starts": not stops,
-                "left_to_do": [asdict(finding) for finding in stops],
+                "left_to_do": [finding_row(finding) for finding in stops],
             }
         )
         return 0 if is_whole else 1
@@ -137,13 +138,22 @@ def _print_recovered(
         "" if arguments.verify else "; queues and index as a whole are checked by `logdex verify`, or with --verify"
     )
     say(f"{arguments.path}: {what}{marked}{checked}")
+    _say_lost(report, report.checked["messages_cut_off"], "messages after the damage")
     return 0 if is_whole else 1
+
+
+def _say_lost(report: Report, removed: int, what: str) -> None:
+    """Print what is damaged or missing for good, and what a truncation removes besides."""
+    counts = [f"{number:,} {kind}" for kind, number in report.severities.get("lost", {}).items()]
+    counts += [f"{removed:,} {what} are removed"] if removed else []
+    if counts:
+        say(f"lost: {', '.join(counts)}: {MEANINGS['lost']}")
 
 
 def _print_findings(arguments: argparse.Namespace, report: RecoveryReport | LogDirRecovery) -> None:
     for finding in report.findings:
         if arguments.json:
-            say_json({**asdict(finding), "repaired": finding not in report.left})
+            say_json({**finding_row(finding), "repaired": finding not in report.left})
         else:
             repaired = "" if finding in report.left else "would be repaired: " if arguments.dry_run else "repaired: "
             complain(f"{repaired}{finding.kind} in {finding}")
@@ -158,28 +168,30 @@ def _recover_log_dir(arguments: argparse.Namespace) -> int:
         report = recover(arguments.path, dry_run=arguments.dry_run, truncate=arguments.truncate, progress=progress)
     _print_findings(arguments, report)
     is_whole = not report.left and not report.checked["left_out_bytes"] and "file-gap" not in report.kinds
+    stops = [each for each in report.left if each.kind in ("file-name", "file-content")]
     if arguments.json:
         counts = {"findings": len(report.findings), "checked": report.checked, "dry_run": arguments.dry_run}
-        say_json({"ok": is_whole, **counts, "left_to_do": [asdict(finding) for finding in report.left]})
+        counts |= {"severities": report.severities, "broker_starts": not stops}
+        say_json({"ok": is_whole, **counts, "left_to_do": [finding_row(finding) for finding in report.left]})
     else:
         would = "would hold " if arguments.dry_run and report.findings else ""
         say(f"{arguments.path}: {would}{counts_text(report.checked)}")
+        _say_lost(report, report.checked["truncated_batches"], "batches after the damage")
     code = 0 if is_whole else 1
     if arguments.verify:
         with LogDir.open(arguments.path) as logs:
             code = max(code, say_report(logs.verify(), json=arguments.json))
+    if not arguments.json:
+        _print_broker_start("a broker", "log directory", stops, dry_run=arguments.dry_run)
     return code
 
 
-def _print_broker_start(arguments: argparse.Namespace, stops: list[Finding]) -> None:
-    """Print whether a broker starts with the store, and the steps that are left to do by hand."""
-    broker = f"a {arguments.compat} broker"
+def _print_broker_start(broker: str, what: str, stops: list[Finding], *, dry_run: bool) -> None:
+    """Print whether a broker starts with the directory, and the steps that are left to do by hand."""
     if not stops:
-        say(f"{broker} {'would start then' if arguments.dry_run else 'starts with this store'}")
+        say(f"{broker} {'would start then' if dry_run else f'starts with this {what}'}")
         return
-    say(
-        f"{broker} {'would still not start' if arguments.dry_run else 'does not start with this store'}; left to do by hand:"
-    )
+    say(f"{broker} {'would still not start' if dry_run else f'does not start with this {what}'}; left to do by hand:")
     for finding in stops:
         say(f"  move away or restore {finding}")
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import partial
 from itertools import dropwhile, groupby
 from typing import TYPE_CHECKING, Any
 
-from logdex._core import SegmentReader, dump_file, read_records
+from logdex._core import RemotePath, SegmentReader, dump_file, read_records
 from logdex.cli.arguments import chosen_columns
 from logdex.cli.output import Progress, complain, say, say_json, say_rows, say_text
-from logdex.cli.sources.opened import LogRead, Opened, Part, nothing_matches, say_copied
+from logdex.cli.sources.opened import LogRead, Opened, Part, Verdict, nothing_matches, say_copied
 from logdex.errors import CorruptFileError
 from logdex.hash_index import IndexDirectory
 from logdex.kafka import Log, LogDir, LogSegment, OffsetIndex, TimeIndex, checkpoint
@@ -26,6 +27,7 @@ from logdex.kafka.files import (
 from logdex.kafka.find import RECORD_COLUMNS, UnreadRange
 from logdex.kafka.key_index import KeySettings
 from logdex.kafka.overview import TIMES, times_and_size
+from logdex.kafka.recover import find_start_blockers
 from logdex.kafka.verify import content_findings
 from logdex.report import Report, merge, size_text, warn_of_topics
 from logdex.source import Info, Kind, Table
@@ -141,6 +143,30 @@ class _KafkaOpened(Opened):
             return self.opened.verify(deep=deep)
         total = sum(log.size for log in self._logs())
         return self.opened.verify(deep=deep, progress=lambda segment: progress.add(segment.size, total))
+
+    def verdict(self, report: Report) -> Verdict:
+        opened, counts = self.opened, report.kinds
+        lost = []
+        if batches := sum(n for kind, n in report.severities.get("lost", {}).items() if kind != "file-gap"):
+            lost.append(f"the records of {batches:,} damaged batch{'es' if batches > 1 else ''}")
+        if gaps := counts.get("file-gap"):
+            lost.append(f"the records of {gaps:,} missing segment{'s' if gaps > 1 else ''}")
+        warning = (
+            "a broker that starts after a crash cuts each log at its first damaged batch, and deletes all after it; after a "
+            "clean stop it serves the damage"
+        )
+        is_here = not isinstance(opened.path, RemotePath)
+        blockers, commands = {}, {}
+        if isinstance(opened, LogDir) and is_here:
+            blockers["4.3.1"] = find_start_blockers(opened.path, report.findings)
+        if not is_here:
+            return Verdict(" and ".join(lost), blockers, warning if lost else "")
+        if report.severities.keys() - {"harmless"} or any(blockers.values()):
+            above = {LogDir: 0, Log: 1, LogSegment: 2}[type(opened)]
+            root = [opened.path.absolute(), *opened.path.absolute().parents][above] if above else opened.path
+            command = f"logdex recover {shlex.quote(str(root))} --dry-run"
+            commands[command] = "shows what a repair in place would do; the broker must be stopped"
+        return Verdict(" and ".join(lost), blockers, warning if lost else "", commands)
 
     def say_skipped(self, stream: BatchStream | SegmentReader) -> None:
         """Print the unfinished end of a log, and the offsets that damage hides."""

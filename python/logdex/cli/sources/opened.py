@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from logdex._files import Closing
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from logdex._core import BatchStream, SegmentReader
     from logdex.cli.output import Progress
-    from logdex.report import Report
+    from logdex.report import Finding, Report
     from logdex.source import By, GroupOffset, Source, Table, Usage
 
     Facts: TypeAlias = tuple[dict[str, Any], list[Table]]
@@ -41,6 +41,32 @@ class LogRead:
     bounds: Callable[[], tuple[int, int]]
     read: Callable[[int, int], BatchStream | SegmentReader]
     starts: Callable[[int, int], Iterator[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The consequences of the findings at a path.
+
+    Attributes:
+        lost: How much is lost at least, in words; empty for nothing.
+        blockers: The findings with which a broker does not start, by its release; empty if that is unknown.
+        warning: A danger of starting a broker; empty without one.
+        commands: The next commands, with what they do.
+    """
+
+    lost: str = ""
+    blockers: dict[str, list[Finding]] = field(default_factory=dict)
+    warning: str = ""
+    commands: dict[str, str] = field(default_factory=dict)
+
+    def to_dict(self, report: Report) -> dict[str, Any]:
+        """Return what the last line of `logdex verify --json` has besides the counts."""
+        return {
+            "severities": report.severities,
+            "lost": self.lost or None,
+            "broker_starts": {release: not found for release, found in self.blockers.items()},
+            "next": list(self.commands),
+        }
 
 
 class Opened(Closing):
@@ -64,6 +90,11 @@ class Opened(Closing):
         """Check everything; the records of Kafka only if `deep`."""
         del progress, deep
         return self._whole().verify()
+
+    def verdict(self, report: Report) -> Verdict:
+        """Return the consequences of the findings of `verify`."""
+        del report
+        return Verdict()
 
     def rows(self, filters: argparse.Namespace, *, body: bool) -> BatchStream | SegmentReader:
         """Return the rows that pass the options `FILTERS`, in log order; without bodies unless `body`."""

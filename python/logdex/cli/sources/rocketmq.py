@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from dataclasses import fields
 from functools import partial
@@ -9,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from arro3.core import RecordBatchReader
 
-from logdex._core import distinct, subtract_ranges
+from logdex._core import RemotePath, distinct, subtract_ranges
 from logdex.cli.arguments import chosen_columns
 from logdex.cli.output import BOLD, Progress, complain, in_flags, say, say_json, say_rows, say_text, time_text
-from logdex.cli.sources.opened import LogRead, Opened, Part, nothing_matches, say_copied
+from logdex.cli.sources.opened import LogRead, Opened, Part, Verdict, nothing_matches, say_copied
 from logdex.hash_index.index_directory import describe_index
 from logdex.hash_index.query import TimeRange
-from logdex.report import Report, merge, size_text
+from logdex.report import SEVERITIES, Report, merge, size_text
 from logdex.rocketmq import (
     CommitLog,
     ConsumeQueue,
@@ -27,8 +28,10 @@ from logdex.rocketmq import (
     copy_messages,
 )
 from logdex.rocketmq.find import ANY_TOPIC
+from logdex.rocketmq.layout import StoreLayout
 from logdex.rocketmq.overview import checkpoint_times, first_time
 from logdex.rocketmq.queues import UNIT_BYTES
+from logdex.rocketmq.write.recovery import RecoveryReport, find_start_blockers
 from logdex.source import OFFSET_NAME, Info, Kind, Table, detect
 
 if TYPE_CHECKING:
@@ -39,8 +42,9 @@ if TYPE_CHECKING:
     from arro3.core import RecordBatch
 
     from logdex._core import BatchStream
-    from logdex._types import Scan
+    from logdex._types import Compat, Scan
     from logdex.cli.sources.opened import Facts
+    from logdex.report import Finding
     from logdex.rocketmq import FindResult
 
 MESSAGE_COLUMNS = tuple(field.name for field in fields(Message))
@@ -58,14 +62,84 @@ _MARKS = {
 }
 
 
+_RELEASES: tuple[Compat, ...] = ("4.9.3", "5.5.0")
+_OF_QUEUES = {"queue-message", "queue-missing", "queue-order", "queue-tags", "queue-unit"}
+_OF_INDEX = {kind for kind in SEVERITIES if kind.startswith("index-")} | {
+    *("begin-phy-offset", "end-phy-offset", "entry-hash", "header-time", "prev-index", "slot-value", "time-diff")
+}
+_OF_ENDS = {"checkpoint", "file-empty", "file-size", "log-ghost"}
+"""Kinds that `recover` repairs."""
+
+
 class _StoreOpened(Opened):
-    def __init__(self, store: MessageStore) -> None:
+    def __init__(self, path: Path, store: MessageStore) -> None:
         super().__init__(store.kind, store)
         self._store = store
+        self._path = path
+        is_whole = not isinstance(path, RemotePath) and (path / "commitlog").is_dir()
+        self._layout = StoreLayout(path, path / "commitlog") if is_whole else None
 
     def verify(self, progress: Progress, *, deep: bool = True) -> Report:
         del deep
         return self._store.verify(progress=progress)
+
+    def verdict(self, report: Report) -> Verdict:
+        # A wrong unit of a queue whose message is in the log leaves this message without a unit.
+        no_message = report.kinds.get("queue-message", 0) - report.checked.get("messages_without_unit", 0)
+        least = max(report.kinds.get("log-frame", 0), no_message)
+        lost = [f"at least {least:,} message{'s' if least > 1 else ''}"] if least > 0 else []
+        in_log = [each for each in report.findings if each.path.startswith(str(self._path / "commitlog"))]
+        if gaps := len({each for each in in_log if each.kind == "file-gap"}):
+            lost.append(f"the messages of {gaps:,} missing part{'s' if gaps > 1 else ''} of the log")
+        of_log = {each.kind for each in in_log if each.severity == "lost"}
+        warning = ""
+        if "log-frame" in of_log:
+            first = next(each for each in in_log if each.kind == "log-frame")
+            will = "truncates" if (self._path / "abort").exists() else "may truncate"
+            warning = (
+                f"a broker that starts {will} the log at {first.path}, byte {first.offset:,}, and deletes all after it"
+            )
+        return Verdict(
+            " and ".join(lost), self._blockers(report), warning, self._next(report, copies=bool(of_log or lost))
+        )
+
+    def _blockers(self, report: Report) -> dict[str, list[Finding]]:
+        """Return the findings with which brokers do not start, of a store on this machine."""
+        if self._layout is None:
+            return {}
+        no_change = RecoveryReport([], {})
+        queues = {str(each) for each in (self._layout.queues, self._layout.batch_queues, self._layout.queue_extensions)}
+        sizes = [
+            each
+            for each in report.findings
+            if each.kind in ("file-size", "file-empty") and any(map(each.path.startswith, queues))
+        ]
+        found: dict[str, list[Finding]] = {}
+        for release in _RELEASES:
+            stops = [*find_start_blockers(self._layout, no_change, release), *sizes]
+            # 5.x deletes an empty last file.
+            found[release] = [each for each in stops if release == "4.9.3" or each.kind != "file-empty"]
+        return found
+
+    def _next(self, report: Report, *, copies: bool) -> dict[str, str]:
+        path, kinds = shlex.quote(str(self._path)), set(report.kinds)
+        if copies:
+            return {
+                f"logdex copy {path} NEW_STORE": "keeps every valid message, in a new store that a broker loads",
+                f"logdex recover {path} --dry-run": "shows what a repair in place would do; the broker must be stopped",
+            }
+        steps = {}
+        if kinds & _OF_QUEUES:
+            steps[f"logdex build-queues {path} NEW_DIR"] = "builds all queues from the log, for the stopped broker"
+        if kinds & _OF_INDEX:
+            steps[f"logdex build-index {path} NEW_DIR"] = "builds the index from the log, for the stopped broker"
+        if kinds & {"sealed-file", "sealed-row"}:
+            steps[f"logdex seal {path}"] = "writes the sealed index anew"
+        if kinds & _OF_ENDS:
+            steps[f"logdex recover {path} --dry-run"] = (
+                "shows what a repair in place would do; the broker must be stopped"
+            )
+        return steps
 
     def rows(self, filters: argparse.Namespace, *, body: bool) -> BatchStream:
         return self._read(filters, body, self._first(filters), None)
@@ -264,7 +338,7 @@ class _IndexOpened(Opened):
 def open_kind(kind: Kind, path: Path, options: dict[str, Any]) -> Opened:
     """Open a store, an index directory or an index file."""
     if kind is Kind.STORE:
-        return _StoreOpened(MessageStore.open(path, **options))
+        return _StoreOpened(path, MessageStore.open(path, **options))
     return open_index(kind, path, options)
 
 

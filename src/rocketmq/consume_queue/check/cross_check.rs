@@ -491,6 +491,7 @@ impl CrossCheck {
 
     fn report_missing(&mut self, run: &MissingUnits) -> Result<()> {
         let MissingUnits { topic, queue_id, begin, end, phy_offset } = run;
+        self.report.count("messages_without_unit", u64::try_from(end - begin).unwrap_or(1));
         let expected = match end - begin {
             1 => format!("unit {begin} for a message of the log, from offset {phy_offset}"),
             count => {
