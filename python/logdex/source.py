@@ -341,6 +341,10 @@ def hint(directory: Path, names: Collection[str]) -> str:
     """Return a hint what to open instead of a directory, if the names of its entries suggest something; else ""."""
     if "store" in names and (directory / "store" / "commitlog").is_dir():
         return f"there is a store in {directory / 'store'}"
+    if _core.has_segments(directory):
+        return "this is the directory of a Kafka partition, which `logdex info`, `cat`, `find` and `verify` take"
+    if _core.is_log_dir(directory):
+        return "this is a Kafka log directory, which `logdex info`, `cat`, `find`, `verify`, `copy` and `recover` take"
     if not {"consumequeue", "index", "checkpoint"}.isdisjoint(names):
         return "it has other parts of a store: if the log is in another directory (storePathCommitLog), give it as commit_log"
     if any(map(OFFSET_NAME.fullmatch, names)):

@@ -679,7 +679,7 @@ fn pairs(cells: &Cells<'_>, at: usize) -> String {
     format!("{{{}}}", parts.join(" "))
 }
 
-fn message_lines(row: Row<'_>, zone: Zone<'_>) -> Vec<String> {
+fn message_head(row: Row<'_>, zone: Zone<'_>) -> String {
     let text = |name| row.bytes(name).map(String::from_utf8_lossy);
     let number = |name| row.number(name).unwrap_or(-1);
     let queue = format!("{}/{}", text("topic").unwrap_or_default(), number("queue_id"));
@@ -687,7 +687,12 @@ fn message_lines(row: Row<'_>, zone: Zone<'_>) -> Vec<String> {
     let mut head = vec![time(row, "store_timestamp", zone), places];
     let labelled = |name: &&str| Some(format!("{name}={}", in_line(Some(row.bytes(name)?))));
     head.extend(["tags", "keys", "uniq_key"].iter().filter_map(labelled));
-    let mut lines = vec![head.join("  ")];
+    head.join("  ")
+}
+
+fn message_lines(row: Row<'_>, zone: Zone<'_>) -> Vec<String> {
+    let text = |name| row.bytes(name).map(String::from_utf8_lossy);
+    let mut lines = vec![message_head(row, zone)];
     if let Some(error) = text("body_error") {
         lines.push(format!("    ({error})"));
     } else if let Some(body) = row.bytes("body") {
@@ -704,13 +709,17 @@ fn message_lines(row: Row<'_>, zone: Zone<'_>) -> Vec<String> {
     lines
 }
 
-fn record_lines(row: Row<'_>, zone: Zone<'_>) -> Vec<String> {
+fn record_head(row: Row<'_>, zone: Zone<'_>) -> String {
     let topic = row.bytes("topic").map(String::from_utf8_lossy).unwrap_or_default();
     let number = |name| row.number(name).unwrap_or(-1);
     let place = format!("{topic}-{}@{}", number("partition"), number("offset"));
     let mut head = vec![time(row, "timestamp", zone), place, format!("key={}", in_line(row.bytes("key")))];
     head.extend(row.headers().into_iter().map(|(name, value)| format!("header.{name}={}", in_line(value))));
-    let mut lines = vec![head.join("  ")];
+    head.join("  ")
+}
+
+fn record_lines(row: Row<'_>, zone: Zone<'_>) -> Vec<String> {
+    let mut lines = vec![record_head(row, zone)];
     if row.columns.iter().any(|(name, _)| *name == "value") {
         let error = row.bytes("body_error").map(|text| format!("({})", String::from_utf8_lossy(text)));
         let value = row.bytes("value");

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import golden
 import golden_kafka
 from logdex.kafka import LogDir, build_key_index
 from logdex.rocketmq import MessageStore, StoreWriter
@@ -95,3 +96,53 @@ def test_a_place_of_its_own_is_allowed(places: Path, logdex_command: Callable[..
     for path in [*partition.glob("*.index"), *partition.glob("*.timeindex")]:
         path.unlink()
     assert logdex_command("kafka", "rebuild-index", partition, "--to", partition).code == 0
+
+
+def test_a_hint_names_what_is_there_instead(tmp_path: Path, logdex_command: Callable[..., Any]) -> None:
+    golden.unpack("basic", tmp_path / "up")
+    logs = golden_kafka.unpack("codecs", tmp_path / "logs")
+    for words in (
+        ("info", tmp_path / "up"),
+        ("find", tmp_path / "up", "T", "k"),
+        ("stats", tmp_path / "up"),
+        ("recover", tmp_path / "up"),
+        ("build-queues", tmp_path / "up", tmp_path / "new"),
+        ("build-index", tmp_path / "up", tmp_path / "new"),
+        ("serve", tmp_path / "up"),
+        ("seal", tmp_path / "up"),
+    ):
+        ran = logdex_command(*words)
+        assert (ran.code, ran.out) == (2, ""), words
+        assert f"there is a store in {tmp_path / 'up' / 'store'}\n" in ran.err, words
+    for words, found in (
+        (("build-queues", logs, tmp_path / "new"), "this is a Kafka log directory, which `logdex info`, "),
+        (("serve", logs), "this is a Kafka log directory, which `logdex info`, "),
+        (("build-queues", logs / "cod-none-0", tmp_path / "new"), "this is the directory of a Kafka partition, which "),
+        (("recover", logs / "cod-none-0"), "this is the directory of a Kafka partition, which "),
+        (("stats", logs), "found a Kafka log directory"),
+    ):
+        ran = logdex_command(*words)
+        assert (ran.code, ran.out) == (2, ""), words
+        assert found in ran.err, words
+    assert not (tmp_path / "new").exists()
+
+
+def test_commands_that_write_name_the_place(tmp_path: Path, logdex_command: Callable[..., Any]) -> None:
+    root = golden.unpack("basic", tmp_path)
+    logs = golden_kafka.unpack("codecs", tmp_path / "logs")
+    for number, words in enumerate(
+        (
+            ("build-index", root),
+            ("build-queues", root),
+            ("copy", root),
+            ("export", root),
+            ("build-index", logs),
+            ("copy", logs),
+            ("kafka", "build-index", logs),
+            ("kafka", "rebuild-index", logs / "cod-none-0", "--to"),
+        )
+    ):
+        new = tmp_path / f"new-{number}{'.json' if words[0] == 'export' else ''}"
+        ran = logdex_command(*words, new)
+        assert ran.code == 0, ran.err
+        assert ran.out.startswith(f"{new}: "), words

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from logdex._core import locate
 from logdex.cli.arguments import TARGET, Command, add_options, add_source, int32, open_options, word
-from logdex.cli.output import Progress, say_built, say_report
+from logdex.cli.output import Progress, say_built
 from logdex.source import Kind, kind_to_open
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def build_key_index(arguments: argparse.Namespace) -> int:
             header=arguments.header,
             progress=lambda _, read: progress.add(read),
         )
-    return say_report(report, json=arguments.json)
+    return say_built(report, arguments.directory, as_json=arguments.json)
 
 
 COMMAND = Command("build-index", "build index files from the commit log", _DETAILS, _add_arguments, _run)

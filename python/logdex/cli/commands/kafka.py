@@ -19,7 +19,7 @@ from logdex.cli.arguments import (
     word,
 )
 from logdex.cli.commands.build_index import build_key_index
-from logdex.cli.output import Progress, complain, finding_row, say, say_json, say_lines, say_report
+from logdex.cli.output import Progress, complain, finding_row, say, say_built, say_json, say_lines, say_report
 from logdex.cli.sources import open_path
 from logdex.cli.sources.kafka import files_to_dump
 from logdex.kafka import Log, LogSegment, ProducerState
@@ -155,7 +155,7 @@ def _rebuild(arguments: argparse.Namespace) -> int:
             if not log.segments:
                 raise ValueError(f"{path}: expected a partition's directory, found no .log file")
             report = log.rebuild_indexes(arguments.to or path, **options)
-    return say_report(report, json=arguments.json)
+    return say_built(report, str(arguments.to or path), as_json=arguments.json)
 
 
 def _add_build(parser: argparse.ArgumentParser) -> None:

@@ -19,6 +19,7 @@ from logdex.rocketmq.read import read_ahead
 from logdex.rocketmq.write.options import StoreOptions
 from logdex.rocketmq.write.parts import StoreParts
 from logdex.rocketmq.write.recovery import RecoveryReport, find_start_blockers, holds_log
+from logdex.source import hint
 
 if TYPE_CHECKING:
     import argparse
@@ -71,6 +72,9 @@ def _run(arguments: argparse.Namespace) -> int:
     root = local_path(arguments.path)
     if not (root / "commitlog").is_dir() and is_log_dir(root):
         return _recover_log_dir(arguments)
+    names = {entry.name for entry in root.iterdir()} if root.is_dir() else set()
+    if "commitlog" not in names and (text := hint(root, names)):
+        raise FileNotFoundError(errno.ENOENT, f"no store with a log in commitlog; {text}", arguments.path)
     if not holds_log(root):
         raise FileNotFoundError(errno.ENOENT, "no store with a log in commitlog", arguments.path)
     options: dict[str, Any] = {name: getattr(arguments, name) for name in _RECOVER_OPTIONS}

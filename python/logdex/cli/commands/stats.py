@@ -11,7 +11,7 @@ from logdex.cli.output import Progress, say, say_json, table, time_text
 from logdex.cli.sources.rocketmq import open_index
 from logdex.errors import LogdexError
 from logdex.hash_index.index_directory import measure
-from logdex.source import Kind, kind_to_open
+from logdex.source import Kind, kind_to_open, refusal
 
 if TYPE_CHECKING:
     import argparse
@@ -40,8 +40,9 @@ def _run(arguments: argparse.Namespace) -> int:
     if kind is Kind.STORE:
         path, kind = path / "index", Kind.INDEX
     if kind not in (Kind.INDEX, Kind.INDEX_FILE):
-        path.stat()
-        raise ValueError(f"{path}: expected an index directory or an index file")
+        if kind is None:
+            raise refusal(path)
+        raise ValueError(f"{path}: expected an index directory or an index file, found a {kind.value}")
     chart = _core.local_path(arguments.plot) if arguments.plot else None
     if chart is not None:
         refuse_broker_directory(chart)
