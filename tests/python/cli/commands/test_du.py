@@ -85,3 +85,39 @@ def test_a_table_ends_with_the_sum(store: Callable[[str], Path], logdex_command:
     refused = logdex_command("du", store("basic") / "index")
     assert (refused.code, refused.out) == (2, "")
     assert "expected a store, or a Kafka log directory" in refused.err
+
+
+def test_parts_are_the_files_of_the_directory(
+    store: Callable[[str], Path], tmp_path: Path, logdex_command: Callable[..., Any]
+) -> None:
+    root = store("basic")
+    logs = golden_kafka.unpack("codecs", tmp_path / "logs")
+    for path, wanted in (
+        (root, {"log", "index", "queues", "tables", "other"}),
+        (logs, {"log", "indexes", "snapshots", "other"}),
+    ):
+        rows = logdex_command("du", path, "--by", "part", "--json").rows
+        assert {row["part"] for row in rows} == wanted
+        files = [file for file in path.rglob("*") if file.is_file()]
+        assert sum(row["files"] for row in rows) == len(files) > 40
+        assert sum(row["file_bytes"] for row in rows) == sum(file.stat().st_size for file in files)
+        assert sum(row["disk_bytes"] for row in rows) == sum(file.stat().st_blocks * 512 for file in files)
+        assert [row["file_bytes"] for row in rows] == sorted((row["file_bytes"] for row in rows), reverse=True)
+        assert logdex_command("du", path, "--by", "part").out.splitlines()[-1].split()[:2] == ["total", str(len(files))]
+    (log,) = (row for row in logdex_command("du", root, "--by", "part", "--json").rows if row["part"] == "log")
+    assert log["free_bytes"] == log["file_bytes"] - 313_165
+    # A file that was made ahead takes no disk.
+    sparse = root / "commitlog" / "00000000000000327680"
+    with sparse.open("wb") as file:
+        file.truncate(65_536)
+    (more,) = (row for row in logdex_command("du", root, "--by", "part", "--json").rows if row["part"] == "log")
+    assert (more["disk_bytes"], more["free_bytes"]) == (log["disk_bytes"], log["free_bytes"] + 65_536)
+    assert "expected a store" in logdex_command("du", root / "index", "--by", "part").err
+
+
+def test_the_largest_come_first(store: Callable[[str], Path], logdex_command: Callable[..., Any]) -> None:
+    lines = logdex_command("du", store("basic")).out.splitlines()
+    rows = {row["topic"]: row["log_bytes"] for row in logdex_command("du", store("basic"), "--json").rows}
+    topics = [line.split()[0] for line in lines[1:-1]]
+    assert topics == sorted(rows, key=lambda topic: -rows[topic])
+    assert lines[-1].startswith("total")
