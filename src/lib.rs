@@ -2,7 +2,7 @@
 //!
 //! The layers, lowest first; each uses only those named before it:
 //!
-//! - [`error`], [`time_range`], [`time_text`], [`java_text`], [`report`]
+//! - [`error`], [`time_range`], [`time_text`], [`java_text`], [`matcher`], [`report`]
 //! - [`io`]: files: opening, creating, locking; positioned reads and writes of maps, files and bytes in memory
 //! - `arrow`: building and reading the columns of Arrow batches
 //! - `decompress`: decoders that both brokers' formats need
@@ -21,6 +21,7 @@ pub mod hash_index;
 pub mod io;
 pub mod java_text;
 pub mod kafka;
+pub mod matcher;
 #[cfg(feature = "python")]
 mod python;
 pub mod report;

@@ -78,6 +78,8 @@ kinds! {
     LeaderEpoch = "leader-epoch",
     /// Filling at the end of a file that does not reach the end.
     LogBlank = "log-blank",
+    /// A body that cannot be decompressed, so that it was not searched.
+    LogBody = "log-body",
     /// A log that ends before the place that its queues lead to.
     LogEnd = "log-end",
     /// A frame that is not a valid message.

@@ -72,6 +72,7 @@ pub(crate) fn read(part: SegmentRange) -> usize {
         times: TimeRange::ALL,
         keys: None,
         offsets: None,
+        matcher: None,
         columns: Column::choose::<&str>(None).expect(OK),
         batch_size: ROWS,
         control: false,

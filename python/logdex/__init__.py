@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 try:
-    from logdex._core import __version__, locate
+    from logdex._core import Pattern, __version__, locate
 except ModuleNotFoundError as error:
     if (_wheel := Path(__file__).parents[1]).is_file():
         raise ImportError(
@@ -52,6 +52,7 @@ __all__ = [
     "KafkaError",
     "LockedError",
     "LogdexError",
+    "Pattern",
     "Report",
     "Source",
     "Table",

@@ -10,7 +10,7 @@ import polars as pl
 from arro3.core import Array, ChunkedArray, RecordBatch, RecordBatchReader, Schema, Table
 from typing_extensions import Self
 
-from logdex._types import Access, Append, Body, Check, Compat, Flush, OnError, Progress, Scan, Stop, Time
+from logdex._types import Access, Append, Body, Check, Compat, Flush, Matches, OnError, Progress, Scan, Stop, Time
 from logdex.kafka.writer import AppendResult
 from logdex.report import Finding, Report
 from logdex.rocketmq.message import Message
@@ -61,6 +61,7 @@ __all__ = [
     "OffsetIndex",
     "PackedRows",
     "PartitionLog",
+    "Pattern",
     "PlannedLog",
     "PreparedFile",
     "ProducerState",
@@ -156,6 +157,8 @@ __all__ = [
     "locate_all",
     "locate_beside",
     "make_directory",
+    "match_json_lines",
+    "match_text_lines",
     "message_batch",
     "message_columns",
     "message_lists",
@@ -335,6 +338,20 @@ def format_rows(
     batch: Any, row_format: str, write: Callable[[bytes], object], *, zone: _Zone | None = None
 ) -> None: ...
 def format_columns(row_format: str, names: Sequence[str]) -> list[str]: ...
+def match_json_lines(
+    batch: Any, matches: Pattern, *, path: str | None, bodies: bool, write: Callable[[bytes], object]
+) -> None: ...
+def match_text_lines(
+    batch: Any,
+    matches: Pattern,
+    *,
+    prefix: str,
+    marks: tuple[str, str],
+    bodies: bool,
+    only: bool,
+    write: Callable[[str], object],
+    zone: _Zone | None = None,
+) -> None: ...
 def csv_names(schema: Any) -> str: ...
 def csv_lines(batch: Any) -> str: ...
 def tags_hash(tags: str) -> int: ...
@@ -882,6 +899,8 @@ class MessageReader:
     @property
     def missing(self) -> list[int]: ...
     @property
+    def unsearched(self) -> list[Finding]: ...
+    @property
     def report(self) -> Report: ...
     def read_next_batch(self) -> RecordBatch: ...
     def read_all(self) -> Table: ...
@@ -893,6 +912,34 @@ class MessageReader:
     def __next__(self) -> RecordBatch: ...
     def __arrow_c_schema__(self) -> object: ...
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+@final
+class Pattern:
+    def __new__(
+        cls,
+        text: str | bytes,
+        *,
+        fields: Iterable[str] | None = None,
+        literal: bool = False,
+        ignore_case: bool = False,
+        word: bool = False,
+        invert: bool = False,
+    ) -> Pattern: ...
+    @property
+    def text(self) -> str | bytes: ...
+    @property
+    def fields(self) -> tuple[str, ...]: ...
+    @property
+    def literal(self) -> bool: ...
+    @property
+    def ignore_case(self) -> bool: ...
+    @property
+    def word(self) -> bool: ...
+    @property
+    def invert(self) -> bool: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __getnewargs_ex__(self) -> tuple[tuple[str | bytes], dict[str, Any]]: ...
 
 @final
 class MessageFilter:
@@ -909,6 +956,7 @@ class MessageFilter:
         end_queue_offset: int | None = None,
         keys: Iterable[str] | None = None,
         tags: Iterable[str] | None = None,
+        matches: Matches | None = None,
     ) -> MessageFilter: ...
 
 @final
@@ -928,6 +976,8 @@ class QueueReader:
     ) -> QueueReader: ...
     @property
     def position(self) -> int: ...
+    @property
+    def unsearched(self) -> list[Finding]: ...
     @property
     def fault(self) -> str | None: ...
     @property
@@ -1802,6 +1852,7 @@ def read_records(
     keys: _ArrowArray | Iterable[str | bytes] | None = None,
     header: str | None = None,
     offsets: _Ints | None = None,
+    matches: Matches | None = None,
     batch_size: int = 8_192,
     control: bool = False,
     check_crc: bool = True,

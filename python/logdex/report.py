@@ -161,6 +161,11 @@ class Damage:
         _log.warning("%s", finding)
         self.findings.append(finding)
 
+    def extend(self, findings: Iterable[Finding]) -> None:
+        """Log findings and keep them."""
+        for finding in findings:
+            self.add(finding)
+
     def warn(self, stacklevel: int = 2) -> None:
         """Issue one `DamageWarning` for all findings, if there are any."""
         if self.findings:

@@ -4,5 +4,6 @@
 pub(crate) mod columns;
 pub(crate) mod input_columns;
 #[cfg(any(feature = "python", test))]
+pub(crate) mod match_rows;
 #[cfg(any(feature = "python", test))]
 pub(crate) mod text_rows;

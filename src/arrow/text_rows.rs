@@ -103,6 +103,16 @@ pub(crate) fn json_lines<E: From<Error>>(
 }
 
 fn json_rows(text: &mut impl Write, columns: &[(&str, Cells<'_>)], rows: usize) -> fmt::Result {
+    json_rows_with(text, columns, rows, |_, _| Ok(()))
+}
+
+/// Writes rows as JSON lines, each with what `add` writes after its columns.
+pub(super) fn json_rows_with<W: Write>(
+    text: &mut W,
+    columns: &[(&str, Cells<'_>)],
+    rows: usize,
+    mut add: impl FnMut(&mut W, usize) -> fmt::Result,
+) -> fmt::Result {
     let mut labels = Vec::with_capacity(columns.len());
     for (name, _) in columns {
         let mut label = String::new();
@@ -123,6 +133,7 @@ fn json_rows(text: &mut impl Write, columns: &[(&str, Cells<'_>)], rows: usize) 
                 cells.json_or_null(text, row)?;
             }
         }
+        add(text, row)?;
         text.write_str("}\n")?;
     }
     Ok(())
@@ -421,6 +432,16 @@ impl<'a> Row<'a> {
         self.cells(name)?.bytes(self.at)
     }
 
+    /// Returns the names and values of properties.
+    pub(super) fn properties(self) -> Vec<(&'a str, Option<&'a str>)> {
+        match self.cells("properties") {
+            Some(Cells::Map(map, names, values)) if map.is_valid(self.at) => entries(map.value_offsets(), self.at)
+                .map(|entry| (names.value(entry), values.is_valid(entry).then(|| values.value(entry))))
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Returns the names and values of headers.
     pub(crate) fn headers(self) -> Vec<(&'a str, Option<&'a [u8]>)> {
         self.cells("headers").map(|headers| headers.headers(self.at)).unwrap_or_default()
@@ -677,6 +698,11 @@ fn pairs(cells: &Cells<'_>, at: usize) -> String {
         parts.push(name + &in_line(value));
     });
     format!("{{{}}}", parts.join(" "))
+}
+
+/// Returns the line of a message or record without its body.
+pub(super) fn head(row: Row<'_>, zone: Zone<'_>) -> String {
+    if row.cells("phy_offset").is_some() { message_head(row, zone) } else { record_head(row, zone) }
 }
 
 fn message_head(row: Row<'_>, zone: Zone<'_>) -> String {

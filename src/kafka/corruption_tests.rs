@@ -16,6 +16,7 @@ fn scan(on_error: OnError) -> RecordScan {
         times: TimeRange::ALL,
         keys: None,
         offsets: None,
+        matcher: None,
         columns: Column::choose::<&str>(None).unwrap(),
         batch_size: 5,
         control: false,

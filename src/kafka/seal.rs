@@ -139,6 +139,7 @@ impl SegmentSource {
             times: TimeRange::ALL,
             keys: None,
             offsets: None,
+            matcher: None,
             columns,
             batch_size: BATCH_ROWS,
             control: false,

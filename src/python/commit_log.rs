@@ -756,6 +756,7 @@ pub(super) struct Notes {
     end_offset: Option<u64>,
     checked: Report,
     missing: Vec<i64>,
+    unsearched: Vec<Finding>,
 }
 
 impl Batches for MessageReader<FileSource> {
@@ -770,6 +771,7 @@ impl Batches for MessageReader<FileSource> {
             end_offset: self.stop().map(|stop| stop.phy_offset),
             checked: self.checked().clone(),
             missing: self.missing().to_vec(),
+            unsearched: self.unsearched(),
         }
     }
 }
@@ -798,6 +800,12 @@ batch_reader! {
         #[getter]
         fn missing(&self, py: Python<'_>) -> PyResult<Vec<i64>> {
             Ok(self.0.notes(py)?.missing)
+        }
+
+        /// The bodies so far that could not be searched for the pattern of a selection, as a list of `logdex.report.Finding`.
+        #[getter]
+        fn unsearched(&self, py: Python<'_>) -> PyResult<Vec<Finding>> {
+            Ok(self.0.notes(py)?.unsearched)
         }
 
         /// The findings so far, as a `logdex.report.Report`. After a hand-over, those of the new stream are not in it.

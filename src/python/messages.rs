@@ -17,11 +17,11 @@ use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader};
 use super::convert::{ArrowBatch, arrow_array};
 use super::integer::integer;
 use super::time::time_column;
-use super::{integer, time};
+use super::{integer, pattern, time};
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::properties::{KEYS, TAGS, UNIQ_KEY};
 use crate::rocketmq::commit_log::write::{GivenMessage, Host, message_frame};
-use crate::rocketmq::commit_log::{Filter, Message, PropertyMap, TextSet};
+use crate::rocketmq::commit_log::{Filter, Message, PropertyMap, Search, TextSet};
 use crate::rocketmq::consume_queue::DelayLevels;
 
 register! {
@@ -272,7 +272,8 @@ fn delay_levels_ms(text: &str) -> PyResult<Vec<i64>> {
 
 /// Which messages a read returns: all conditions must hold, None is no condition.
 ///
-/// A filter is evaluated on the message as it is stored, before a body is decompressed.
+/// A filter is evaluated on the message as it is stored, before a body is decompressed. Only a pattern is searched in the
+/// decompressed body, of the messages that meet the other conditions.
 #[pyclass(name = "MessageFilter", module = "logdex._core", frozen)]
 pub(super) struct PyMessageFilter {
     filter: Arc<Filter>,
@@ -280,7 +281,7 @@ pub(super) struct PyMessageFilter {
 
 impl PyMessageFilter {
     pub(super) fn inner(&self) -> Filter {
-        Filter::clone(&self.filter)
+        self.filter.for_read()
     }
 
     /// The filter of an optional argument.
@@ -328,11 +329,12 @@ impl PyMessageFilter {
     ///     end_queue_offset: Queue offset after the last.
     ///     keys: The unique key or one of the space-separated keys is one of these.
     ///     tags: The property TAGS is one of these.
+    ///     matches: A pattern that is searched in the message: a `str` or `bytes` for bodies, or a `Pattern`.
     ///
     /// Raises:
     ///     TypeError: A text or a number is of another type, or a datetime has no time zone.
     #[new]
-    #[pyo3(signature = (*, topics=None, queue_ids=None, begin=None, end=None, begin_phy_offset=None, end_phy_offset=None, begin_queue_offset=None, end_queue_offset=None, keys=None, tags=None))]
+    #[pyo3(signature = (*, topics=None, queue_ids=None, begin=None, end=None, begin_phy_offset=None, end_phy_offset=None, begin_queue_offset=None, end_queue_offset=None, keys=None, tags=None, matches=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn new(
         topics: Option<&Bound<'_, PyAny>>,
@@ -345,6 +347,7 @@ impl PyMessageFilter {
         #[pyo3(from_py_with = integer::queue_offset)] end_queue_offset: Option<i64>,
         keys: Option<&Bound<'_, PyAny>>,
         tags: Option<&Bound<'_, PyAny>>,
+        matches: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let offset = |offset: Option<i64>, otherwise| offset.map_or(otherwise, |at| u64::try_from(at).unwrap_or(0));
         let last_queue_offset = end_queue_offset.map_or(i64::MAX, |end| end.saturating_sub(1));
@@ -356,6 +359,7 @@ impl PyMessageFilter {
             times: time::time_range(begin, end)?,
             keys: texts(keys, "keys")?,
             tags: texts(tags, "tags")?,
+            search: pattern::matcher(matches)?.map(Search::new),
         };
         Ok(Self { filter: Arc::new(filter) })
     }

@@ -51,6 +51,7 @@ mod keys;
 mod location;
 mod locks;
 mod messages;
+mod pattern;
 mod queues;
 mod read_plan;
 mod remoting;
@@ -91,6 +92,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
         location::register,
         locks::register,
         messages::register,
+        pattern::register,
         queues::register,
         read_plan::register,
         remoting::register,

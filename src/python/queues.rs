@@ -17,7 +17,7 @@ use super::integer;
 use super::messages::PyMessageFilter;
 use crate::error::Result;
 use crate::io::Location;
-use crate::report::Report;
+use crate::report::{Finding, Report};
 use crate::rocketmq::consume_queue::{ConsumeQueue, CrossCheck, Options, StoreState};
 use crate::rocketmq::queue_stream::{QueuePart, QueueStream, StreamOptions};
 use crate::rocketmq::store::Queues;
@@ -182,11 +182,12 @@ impl PyQueues {
     }
 }
 
-/// The place that a stream reached, and the reason for an early end.
+/// The place that a stream reached, the reason for an early end, and the bodies that could not be searched.
 #[derive(Clone)]
 pub(super) struct Notes {
     position: u64,
     fault: Option<String>,
+    unsearched: Vec<Finding>,
 }
 
 impl Batches for QueueStream {
@@ -197,7 +198,8 @@ impl Batches for QueueStream {
     }
 
     fn notes(&self) -> Notes {
-        Notes { position: self.position(), fault: self.fault().map(str::to_owned) }
+        let fault = self.fault().map(str::to_owned);
+        Notes { position: self.position(), fault, unsearched: self.unsearched() }
     }
 }
 
@@ -278,6 +280,12 @@ batch_reader! {
         #[getter]
         fn position(&self, py: Python<'_>) -> PyResult<u64> {
             Ok(self.0.notes(py)?.position)
+        }
+
+        /// The bodies so far that could not be searched for the pattern of a selection, as a list of `logdex.report.Finding`.
+        #[getter]
+        fn unsearched(&self, py: Python<'_>) -> PyResult<Vec<Finding>> {
+            Ok(self.0.notes(py)?.unsearched)
         }
 
         /// The reason for an end before the end of the range; None without one.

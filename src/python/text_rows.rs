@@ -29,7 +29,7 @@ fn json_lines(py: Python<'_>, batch: PyRecordBatch, write: Py<PyAny>) -> PyResul
 const QUARTER_S: i64 = 900;
 
 /// Calls with a time zone, which Python knows: a function that returns the offset from UTC in seconds at a time in seconds.
-fn with_zone<T>(zone: Option<Py<PyAny>>, call: impl FnOnce(Zone<'_>) -> Result<T>) -> PyResult<T> {
+pub(super) fn with_zone<T>(zone: Option<Py<PyAny>>, call: impl FnOnce(Zone<'_>) -> Result<T>) -> PyResult<T> {
     let Some(zone) = zone else { return Ok(call(None)?) };
     let raised = Raised::default();
     let last = Mutex::new((i64::MIN, 0));

@@ -25,11 +25,12 @@ use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
 
 use super::commit_log::columns::{self, Column};
-use super::commit_log::{BatchBuilder, Bodies, CommitLog, Filter, FramesAt, Row, Wanted};
+use super::commit_log::{BatchBuilder, Bodies, CommitLog, Filter, FramesAt, Row, Search, Wanted};
 use super::consume_queue::{Boundary, ConsumeQueue, Kind, Options, each_topic, queues_of};
 use crate::error::{Error, Result};
-use crate::io::Location;
+use crate::io::{Location, signals};
 use crate::java_text::decode_utf8;
+use crate::report::Finding;
 use crate::time_range::TimeRange;
 
 /// Maximum number of messages of a step.
@@ -366,8 +367,9 @@ impl Share {
             }
             next += 1;
         }
+        let before = self.builder.rows();
         let added = self.builder.append(&rows);
-        self.rows += added;
+        self.rows += self.builder.rows() - before;
         self.decoded = numbers.get(added).copied().unwrap_or(next);
         if added < rows.len() || self.builder.rows() >= rules.batch_size {
             self.ready = Some(self.builder.take());
@@ -482,7 +484,7 @@ impl QueueStream {
         let borders = FramesAt::new(Arc::clone(log))?;
         let share = || Share {
             frames: borders.clone(),
-            builder: log.builder(&options.columns, options.bodies),
+            builder: log.builder(&options.columns, options.bodies).searching(options.filter.search.as_ref()),
             units: Vec::new(),
             outcome: None,
             decoded: 0,
@@ -516,6 +518,11 @@ impl QueueStream {
     /// [`Self::next_batch`] has not returned yet. When all was read, it is the end of the range.
     pub fn position(&self) -> u64 {
         self.position
+    }
+
+    /// Returns the bodies that could not be searched so far.
+    pub fn unsearched(&self) -> Vec<Finding> {
+        self.rules.filter.search.as_ref().map(Search::unsearched).unwrap_or_default()
     }
 
     /// The reason for an end before the end of the range; `None` without one.
@@ -557,6 +564,8 @@ impl QueueStream {
 
     /// Reads the messages of the next units, and checks up to which offset they can be returned.
     fn next_step(&mut self) -> Result<()> {
+        // A selective filter may pass no batch to the caller for long.
+        signals::look().map_err(|e| Error::io(self.rules.log.path(), e))?;
         let units = self.choose_units()?;
         let most = units.len().div_ceil(self.shares.len()).max(LEAST_SHARE);
         let mut parts = units.chunks(most);

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 _COLUMNS = ("offset", "timestamp", "key", "producerId", "isTransactional", "isControl")
-_FIRST_WINDOW, _MOST_WINDOW = 256, 262_144
+_FIRST_WINDOW, _MOST_WINDOW, _MOST_SEARCHED_WINDOW = 256, 262_144, 4_096
 _SHOWN_KEY = 120
 
 
@@ -35,6 +35,7 @@ class RecordFilter:
     """The conditions of a page, all of which must hold; None: no condition."""
 
     keys: Sequence[str] | None
+    matches: str | None
     begin: int | None
     end: int | None
     is_committed: bool
@@ -80,7 +81,8 @@ def read_page(
     at = begin if position is None else max(low, min(position, high))
     rows: list[dict[str, Any]] = []
     findings: list[Finding] = []
-    window = _FIRST_WINDOW
+    # A stranger may have chosen a pattern that takes long.
+    window, most_window = _FIRST_WINDOW, _MOST_WINDOW if wanted.matches is None else _MOST_SEARCHED_WINDOW
     while at != end and len(rows) < limit and (window == _FIRST_WINDOW or time.monotonic() < until):
         span = (max(low, at - window), at) if newest_first else (at, min(high, at + window))
         need = limit - len(rows)
@@ -90,7 +92,7 @@ def read_page(
         at = span[0] if newest_first else span[1]
         if len(found) > need:
             at = rows[-1]["offset"] + (0 if newest_first else 1)
-        window = min(window * 2, _MOST_WINDOW)
+        window = min(window * 2, most_window)
     next_position = None if at == end else at
     return RecordPage(log.topic, log.partition, rows, next_position, abs(at - begin), high - low, tuple(findings))
 
@@ -105,8 +107,9 @@ def _read(
         wanted.end,
         _COLUMNS,
         keys=wanted.keys,
+        matches=wanted.matches,
         isolation="read_committed" if wanted.is_committed else "read_uncommitted",
-        control=wanted.keys is None and not wanted.is_committed,
+        control=wanted.keys is None and wanted.matches is None and not wanted.is_committed,
         on_error="skip",
     )
     batches = list(reader)
@@ -403,7 +406,7 @@ class KafkaPages:
         of_topic = [each.partition for each in partitions if each.topic == topic]
         if number is None and of_topic:
             number = of_topic[0]
-        filters = query.given("key", "begin", "end") | {"topic": topic, "partition": number}
+        filters = query.given("key", "grep", "begin", "end") | {"topic": topic, "partition": number}
         values: dict[str, Any] = {
             "filters": filters,
             "topics": sorted({each.topic for each in partitions}),
@@ -421,13 +424,14 @@ class KafkaPages:
         page = self._page(self._logs.log(topic, number), query, query.rows(), query.text("key"), _COUNT_SECONDS)
         values["page"] = page
         key, begin, end = query.text("key"), query.time("begin"), query.time("end")
-        ask = call("log.records", begin=begin, end=end, keys=None if key is None else [key])
+        grep = query.text("grep")
+        ask = call("log.records", begin=begin, end=end, keys=None if key is None else [key], matches=grep)
         python = self._python(f"log = {call('logs.log', topic, number)}", f"for batch in {ask}:", "    print(batch)")
         # `cat` prints the records of this page from its lowest offset on, without control records.
         offsets = [row["offset"] for row in page.rows if not row["isControl"]]
         shell = None
         if offsets:
-            filters = {"topic": topic, "queue": number, "key": key, "begin": begin, "end": end}
+            filters = {"topic": topic, "queue": number, "key": key, "grep": grep, "begin": begin, "end": end}
             filters |= {"isolation": query.text("isolation"), "skip_damaged": bool(page.findings)}
             shell = command("cat", self.path, **filters, offset=min(offsets), limit=len(offsets))
         return View("records.html", f"Records of {topic}-{number}", values, page.listing(), shell, python)
@@ -437,7 +441,11 @@ class KafkaPages:
         if isolation not in ("read_uncommitted", "read_committed"):
             raise ValueError(f"isolation: expected read_uncommitted or read_committed, found {isolation!r}")
         wanted = RecordFilter(
-            None if key is None else [key], query.time("begin"), query.time("end"), isolation == "read_committed"
+            None if key is None else [key],
+            query.text("grep"),
+            query.time("begin"),
+            query.time("end"),
+            isolation == "read_committed",
         )
         newest_first = query.text("order") != "oldest"
         return read_page(log, query.number("position"), wanted, limit=limit, newest_first=newest_first, seconds=seconds)

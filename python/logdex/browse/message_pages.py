@@ -32,7 +32,7 @@ _COLUMNS = (
     "keys",
     "store_size",
 )
-_FILTERS = ("topic", "queue", "key", "tag", "begin", "end")
+_FILTERS = ("topic", "queue", "key", "tag", "grep", "begin", "end")
 _MOST_KEYS = 32
 _MOST_LINKS = 1_000
 _PAGE_SECONDS = 2.0
@@ -59,7 +59,7 @@ class MessagePages:
     def messages(self, query: Query) -> View:
         """Show the messages next to a position."""
         topic, queue_id = query.text("topic"), query.number("queue", high=(1 << 31) - 1)
-        key, tag = query.text("key"), query.text("tag")
+        key, tag, grep = query.text("key"), query.text("tag"), query.text("grep")
         begin, end = query.time("begin"), query.time("end")
         is_oldest = query.text("order") == "oldest"
         position = query.number("position")
@@ -71,12 +71,13 @@ class MessagePages:
             end=end,
             keys=None if key is None else [key],
             tags=None if tag is None else [tag],
+            matches=grep,
             columns=_COLUMNS,
             limit=query.rows(),
             newest_first=not is_oldest,
             seconds=_PAGE_SECONDS,
         )
-        filters = {"topic": topic, "queue": queue_id, "key": key, "tag": tag, "begin": begin, "end": end}
+        filters = {"topic": topic, "queue": queue_id, "key": key, "tag": tag, "grep": grep, "begin": begin, "end": end}
         rows = rows_of(page.batch)
         values = {
             "rows": rows,
@@ -119,7 +120,7 @@ class MessagePages:
     def _page_call(self, position: int | None, filters: Mapping[str, Any], *, limit: int, is_oldest: bool) -> str:
         key, tag = filters["key"], filters["tag"]
         options = {"topic": filters["topic"], "queue_id": filters["queue"], "begin": filters["begin"]}
-        options |= {"end": filters["end"], "keys": key and [key], "tags": tag and [tag]}
+        options |= {"end": filters["end"], "keys": key and [key], "tags": tag and [tag], "matches": filters["grep"]}
         options |= {"limit": limit, "newest_first": False if is_oldest else None}
         page = call("store.page", *(() if position is None else (position,)), **options)
         return self._python(f"page = {page}", "print(page.batch, page.next_position)")

@@ -193,6 +193,23 @@ def raw_bytes(text: str) -> bytes:
         return os.fsencode(text)
 
 
+def _pattern(text: str) -> _core.Pattern:
+    """Parse a regular expression that is searched in bodies."""
+    try:
+        return _core.Pattern(pattern_text(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def pattern_text(text: str) -> str | bytes:
+    """Return a pattern as text; as bytes if it is not valid UTF-8."""
+    raw = raw_bytes(text)
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw
+
+
 @dataclass(frozen=True, slots=True)
 class BeforeEnd:
     """A time before that of the last message."""
@@ -370,6 +387,12 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "metavar": "COLUMN=FORMAT",
         "help": "decode bodies (RocketMQ: body, Kafka: value, key): text, json, avro:FILE.avsc, or avro:DIR with NUMBER.avsc "
         "for Confluent's framing",
+    },
+    "--grep": {
+        "dest": "matches",
+        "type": _pattern,
+        "metavar": "REGEX",
+        "help": "only with a match of this regular expression in the body; `logdex grep --help` has more",
     },
     "--limit": {"type": count, "metavar": "N", "help": "at most N rows"},
     "--body": {"action": "store_true", "help": "print the bodies, too"},

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TextIO
 
 from logdex import _core
-from logdex._core import format_rows, json_lines, text_lines, without_secrets
+from logdex._core import format_rows, json_lines, match_json_lines, match_text_lines, text_lines, without_secrets
 from logdex.errors import printable
 from logdex.report import size_text
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from arro3.core import RecordBatch
 
+    from logdex._core import Pattern
     from logdex.report import Finding, Report
 
 _SECONDS_BETWEEN = 0.2
@@ -131,6 +132,37 @@ def _say_formatted(batch: RecordBatch, row_format: str) -> None:
     sys.stdout.flush()
     format_rows(batch, row_format, sys.stdout.buffer.write, zone=display.zone)
     sys.stdout.buffer.flush()
+
+
+def say_matches(
+    batches: Iterable[RecordBatch], matches: Pattern, *, path: str | None, as_json: bool, bodies: bool, only: bool
+) -> int:
+    """Print rows with the matches of a pattern; return the number of rows.
+
+    As JSON lines they have the positions of all matches. For people they are lines with the first matches, in colour on a
+    terminal; with `only` the matches alone. Each row names its `path` if that is given.
+    """
+    rows = 0
+    before, _, after = styled("|", RED, sys.stdout).partition("|")
+    prefix = "" if path is None else f"{printable(path)}: "
+    for batch in batches:
+        if as_json:
+            match_json_lines(
+                batch, matches, path=path, bodies=bodies, write=lambda piece: sys.stdout.write(piece.decode())
+            )
+        else:
+            match_text_lines(
+                batch,
+                matches,
+                prefix=prefix,
+                marks=(before, after),
+                bodies=bodies,
+                only=only,
+                write=sys.stdout.write,
+                zone=display.zone,
+            )
+        rows += batch.num_rows
+    return rows
 
 
 def say_report(
@@ -324,14 +356,18 @@ class Progress:
         sys.stderr.flush()
         self._width = len(line)
 
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(self, *args: object) -> None:
+    def hide(self) -> None:
+        """Remove the line, before rows are printed on the same terminal."""
         if self._width:
             self._write("")
             sys.stderr.write("\r")
             sys.stderr.flush()
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self.hide()
 
 
 def _width(stream: TextIO) -> int:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from logdex._core import LogSegment, PartitionLog, SegmentReader, Slice
-    from logdex._types import Access, Check, OnError, Time
+    from logdex._types import Access, Check, Matches, OnError, Time
     from logdex.kafka.explain import KeyExplanation
     from logdex.kafka.find import FindResult
     from logdex.kafka.tiered import Keys
@@ -251,6 +251,7 @@ class Log(Source):
         *,
         keys: Iterable[str | bytes] | None = None,
         header: str | None = None,
+        matches: Matches | None = None,
         batch_size: int = BATCH_ROWS,
         isolation: Isolation = "read_uncommitted",
         control: bool = False,
@@ -272,6 +273,8 @@ class Log(Source):
             keys: Only records whose key is one of these; a `str` stands for its UTF-8 bytes. Others are dropped before their
                 columns are built.
             header: Compare the values of the header of this name with `keys`, not the record's key.
+            matches: Only records in whose value this regular expression is found: a `str`, a `bytes`, or a `Pattern` with fields
+                and options.
             batch_size: The most rows of an Arrow batch.
             isolation: "read_committed" leaves out aborted transactions, and ends before the first open one.
             control: Read control records, too, which a consumer never sees.
@@ -291,6 +294,7 @@ class Log(Source):
             columns=columns,
             keys=keys,
             header=header,
+            matches=matches,
             batch_size=batch_size,
             control=control,
             check_crc=check_crc,

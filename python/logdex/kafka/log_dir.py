@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from logdex._core import LogSegment, SegmentReader
-    from logdex._types import Access, Check, Isolation, OnError, Progress, Sealed, Time
+    from logdex._types import Access, Check, Isolation, Matches, OnError, Progress, Sealed, Time
     from logdex.kafka.explain import KeyExplanation
     from logdex.kafka.find import FindResult
     from logdex.kafka.tiered import Keys
@@ -345,6 +345,7 @@ class LogDir(Source):
         columns: Iterable[str] | None = None,
         keys: Iterable[str | bytes] | None = None,
         header: str | None = None,
+        matches: Matches | None = None,
         batch_size: int = BATCH_ROWS,
         isolation: Isolation = "read_uncommitted",
         control: bool = False,
@@ -385,6 +386,7 @@ class LogDir(Source):
             columns=columns,
             keys=keys,
             header=header,
+            matches=matches,
             batch_size=batch_size,
             control=control,
             check_crc=check_crc,

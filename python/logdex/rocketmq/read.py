@@ -69,6 +69,8 @@ def valid_messages(
     try:
         yield from reader
     finally:
+        for finding in reader.unsearched:
+            on_damage(finding)
         for finding in reader.report.findings:
             if salvage or finding.kind == "file-gap":
                 on_damage(finding)

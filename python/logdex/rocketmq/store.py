@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from arro3.core import Array, RecordBatch
 
     from logdex._core import ConsumeQueue, SealedFiles, SealedStore
-    from logdex._types import Access, Body, Compat, Progress, Scan, Sealed, Time
+    from logdex._types import Access, Body, Compat, Matches, Progress, Scan, Sealed, Time
     from logdex.report import Finding
     from logdex.rocketmq.explain import Explanation
     from logdex.rocketmq.find import FindResult, KeyView
@@ -365,6 +365,7 @@ class MessageStore(Source):
         topics: str | Iterable[str] | None = None,
         keys: Iterable[str] | None = None,
         tags: Iterable[str] | None = None,
+        matches: Matches | None = None,
         begin_phy_offset: int | None = None,
         end_phy_offset: int | None = None,
         scan: Scan = "auto",
@@ -390,6 +391,8 @@ class MessageStore(Source):
             topics: Only this topic, or these topics.
             keys: Only messages that carry one of these: as their unique key, or as one of their space-separated keys.
             tags: Only messages with one of these tags.
+            matches: Only messages in whose body this regular expression is found: a `str`, a `bytes`, or a `Pattern` with fields
+                and options. A body is searched decompressed, whatever `body` is. One that cannot be decompressed is damage.
             begin_phy_offset: Where in the log to begin: the offset of a message; None: at the start of the log.
             end_phy_offset: The offset after the last message; None: the end of the log.
             scan: Whether to read the log for given topics or keys. "auto": keys of given topics are searched in the key index if
@@ -408,7 +411,8 @@ class MessageStore(Source):
 
         Raises:
             TypeError: A text is not a `str`, or `keys` or `tags` is one `str`.
-            ValueError: An unknown column; a negative queue id; an integer time that may be a number of seconds.
+            ValueError: An unknown column; a pattern that is no regular expression; a negative queue id; an integer
+                time that may be a number of seconds.
             OSError: An I/O error; the reader raises it, too.
 
         Warns:
@@ -423,6 +427,7 @@ class MessageStore(Source):
             chosen = [topic] if chosen is None or topic in chosen else []
         check_scan(scan)
         conditions: dict[str, Any] = {"queue_id": queue_id, "begin": begin, "end": end, "keys": keys, "tags": tags}
+        conditions["matches"] = matches
         conditions |= {"begin_phy_offset": begin_phy_offset, "end_phy_offset": end_phy_offset}
         wanted = None if columns is None else list(columns)
         if decode and wanted is not None and "body_error" not in wanted:
@@ -458,6 +463,7 @@ class MessageStore(Source):
         end: Time | None = None,
         keys: Iterable[str] | None = None,
         tags: Iterable[str] | None = None,
+        matches: Matches | None = None,
         columns: Iterable[str] | None = None,
         limit: int = 50,
         newest_first: bool = True,
@@ -478,6 +484,7 @@ class MessageStore(Source):
             end: Last store time, included.
             keys: Only messages that carry one of these.
             tags: Only messages with one of these tags.
+            matches: Only messages in whose body this regular expression is found; see `messages`.
             columns: Names of message columns; None: all.
             limit: The most messages.
             newest_first: The messages before the position, the newest first. False: those at and after it, the oldest first.
@@ -493,7 +500,7 @@ class MessageStore(Source):
             raise ValueError(f"limit={limit}: expected 0 or more")
         check_queue_id(queue_id)
         topics = None if topic is None else [topic]
-        selection = _selection(topics, queue_id=queue_id, begin=begin, end=end, keys=keys, tags=tags)
+        selection = _selection(topics, queue_id=queue_id, begin=begin, end=end, keys=keys, tags=tags, matches=matches)
         return MessagePage(
             *self._search.page(
                 selection,
@@ -819,6 +826,7 @@ def _selection(
     end: Time | None,
     keys: Iterable[str] | None,
     tags: Iterable[str] | None,
+    matches: Matches | None = None,
     begin_phy_offset: int | None = None,
     end_phy_offset: int | None = None,
 ) -> MessageFilter:
@@ -831,6 +839,7 @@ def _selection(
         end=times.end,
         keys=None if keys is None else list(_texts("keys", keys)),
         tags=None if tags is None else list(_texts("tags", tags)),
+        matches=matches,
         begin_phy_offset=begin_phy_offset,
         end_phy_offset=end_phy_offset,
     )

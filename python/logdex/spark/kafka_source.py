@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
     from pyspark.sql.types import StructType
 
+    from logdex._core import Pattern
     from logdex._types import Access
     from logdex.spark.damage import DamageReports, SparkDamage
 
@@ -433,6 +434,7 @@ class KafkaLogSource(LogSource):
             starting(self.options, stream=stream),
             ending(self.options),
             TaskSize.of_options(self.options),
+            matches=opt.pattern(self.options),
             isolation=opt.one_of(self.options, isolation, get_args(Isolation), "read_uncommitted"),
             on_error=opt.one_of(self.options, "onError", get_args(OnError), "raise"),
             access=opt.access(self.options),
@@ -486,6 +488,7 @@ class ReadOptions:
     last: Bound
     size: TaskSize
     isolation: Isolation
+    matches: Pattern | None
     on_error: OnError
     access: Access
     compat: Any
@@ -550,6 +553,7 @@ class ReadOptions:
                     parts,
                     begin=begin,
                     end=end,
+                    matches=self.matches,
                     columns=self.columns,
                     batch_size=_BATCH_ROWS,
                     on_error=self.on_error,

@@ -37,6 +37,7 @@ LOG_OPTIONS = (
     "failOnDataLoss",
     "access",
     "compat",
+    *opt.MATCHES_OPTIONS,
 )
 """Options of both formats."""
 

@@ -9,7 +9,7 @@ import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
-from logdex._core import join_directories, locate
+from logdex._core import Pattern, join_directories, locate
 from logdex._types import MAX_INT64, MIN_INT64, Access, Compat, check_int64
 from logdex.hash_index.query import time_bound
 
@@ -21,6 +21,17 @@ _Item = TypeVar("_Item")
 
 STORAGE = "storage."
 """Options of this prefix are those of the store of a URL."""
+
+
+MATCHES_OPTIONS = (
+    "matches",
+    "matchesIn",
+    "matchesLiteral",
+    "matchesIgnoreCase",
+    "matchesWord",
+    "matchesInvert",
+)
+"""A pattern that is searched in bodies or values, its fields, and its flags."""
 
 
 def check_names(
@@ -109,6 +120,24 @@ def _array(value: str, name: str, kind: type[_Item], what: str) -> tuple[_Item, 
     if any(type(item) is not kind for item in items):
         raise ValueError(f"option {name}: every item of the JSON array must be {what}")
     return tuple(items)
+
+
+def pattern(options: Mapping[str, str]) -> Pattern | None:
+    """Return the option `matches`, with those that begin with its name: `matchesIn` and the flags."""
+    text = options.get("matches")
+    flags = {
+        "literal": "matchesLiteral",
+        "ignore_case": "matchesIgnoreCase",
+        "word": "matchesWord",
+        "invert": "matchesInvert",
+    }
+    if text is None:
+        given = [name for name in MATCHES_OPTIONS[1:] if name in options]
+        if given:
+            raise ValueError(f"option {given[0]}: expected the option matches as well")
+        return None
+    set_flags = {word: flag(options, name, default=False) for word, name in flags.items()}
+    return Pattern(text, fields=names(options, "matchesIn"), **set_flags)
 
 
 def names(options: Mapping[str, str], name: str) -> tuple[str, ...] | None:

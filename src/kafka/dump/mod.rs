@@ -166,6 +166,7 @@ impl<F: FnMut(&str) -> std::result::Result<(), E>, E: From<Error>> Dump<'_, F, E
             times: TimeRange::ALL,
             keys: None,
             offsets: None,
+            matcher: None,
             columns: [&PLAIN[..], &CONTENT].concat(),
             batch_size: BATCH_SIZE,
             control: true,

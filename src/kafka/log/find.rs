@@ -222,6 +222,7 @@ impl Search<'_> {
     fn read(&self, ranges: Vec<SegmentRange>, columns: Vec<Column>, offsets: Option<Vec<i64>>) -> Result<Batches> {
         let scan = RecordScan {
             times: TimeRange::ALL,
+            matcher: None,
             keys: Some(KeyFilter::new(self.query.header.clone(), [self.query.value.clone()])),
             offsets,
             columns,

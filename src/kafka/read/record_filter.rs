@@ -7,6 +7,7 @@ use super::segment_range::SegmentRange;
 use crate::arrow::columns::Place;
 use crate::java_text::decode_utf8;
 use crate::kafka::format::record::{Span, field};
+use crate::matcher::{Field, Matcher};
 use crate::time_range::TimeRange;
 
 /// Offsets that are this close are read in one range: skipping the records between them is cheaper than another range.
@@ -68,6 +69,34 @@ fn is_name(key: Place, bytes: &[u8], name: &str) -> bool {
         .is_some_and(|key| key == name.as_bytes() || (name.contains('\u{fffd}') && decode_utf8(key) == name))
 }
 
+/// Returns whether a record contains a match; `None` if its headers cannot be parsed.
+fn finds(matcher: &Matcher, span: &Span, bytes: &[u8], scratch: &mut Vec<u8>) -> Option<bool> {
+    for each in matcher.fields() {
+        let found = match each {
+            Field::Body => field(span.value, bytes).is_some_and(|value| matcher.finds(value)),
+            Field::Keys => field(span.key, bytes).is_some_and(|key| matcher.finds(key)),
+            Field::Properties => {
+                let mut found = false;
+                span.each_header(bytes, |key, value| {
+                    if found {
+                        return;
+                    }
+                    scratch.clear();
+                    scratch.extend_from_slice(decode_utf8(field(key, bytes).unwrap_or_default()).as_bytes());
+                    scratch.push(b'=');
+                    scratch.extend_from_slice(field(value, bytes).unwrap_or_default());
+                    found = matcher.finds(scratch);
+                })?;
+                found
+            }
+        };
+        if found {
+            return Some(true);
+        }
+    }
+    Some(false)
+}
+
 /// The records that a reader returns.
 #[derive(Clone, Debug)]
 pub(crate) struct RecordFilter {
@@ -75,26 +104,39 @@ pub(crate) struct RecordFilter {
     /// Ascending.
     offsets: Option<Vec<i64>>,
     times: TimeRange,
+    matcher: Option<Matcher>,
+    /// The text of a header, which is searched.
+    scratch: Vec<u8>,
 }
 
 impl RecordFilter {
-    pub(crate) fn new(keys: Option<KeyFilter>, offsets: Option<Vec<i64>>, times: TimeRange) -> Self {
+    pub(crate) fn new(
+        keys: Option<KeyFilter>,
+        offsets: Option<Vec<i64>>,
+        times: TimeRange,
+        matcher: Option<Matcher>,
+    ) -> Self {
         let offsets = offsets.map(|mut offsets| {
             offsets.sort_unstable();
             offsets.dedup();
             offsets
         });
-        Self { keys, offsets, times }
+        Self { keys, offsets, times, matcher, scratch: Vec::new() }
     }
 
     /// True if most records may be skipped.
     pub(crate) fn is_selective(&self) -> bool {
-        self.keys.is_some() || self.offsets.is_some()
+        self.keys.is_some() || self.offsets.is_some() || self.matcher.is_some()
     }
 
-    /// True if keys or headers are compared.
-    pub(crate) fn wants_keys(&self) -> bool {
-        self.keys.is_some()
+    /// True if a pattern is searched, which takes longer than to read.
+    pub(crate) fn is_search(&self) -> bool {
+        self.matcher.is_some()
+    }
+
+    /// True if keys, headers or values are compared.
+    pub(crate) fn wants_fields(&self) -> bool {
+        self.keys.is_some() || self.matcher.is_some()
     }
 
     /// Returns the ranges to read: those given, or the parts of them that contain the wanted offsets.
@@ -118,7 +160,7 @@ impl RecordFilter {
     }
 
     /// Drops the records that are not wanted. False if the headers of one cannot be parsed.
-    pub(crate) fn retain(&self, part: &SegmentRange, spans: &mut Vec<Span>, bytes: &[u8]) -> bool {
+    pub(crate) fn retain(&mut self, part: &SegmentRange, spans: &mut Vec<Span>, bytes: &[u8]) -> bool {
         let (begin, end, times) = (part.begin_offset, part.end_offset, self.times);
         if (begin, end) != (i64::MIN, i64::MAX) || !times.is_all() {
             spans.retain(|span| {
@@ -136,6 +178,13 @@ impl RecordFilter {
                 matches.unwrap_or(false)
             });
         }
+        if let Some(matcher) = &self.matcher {
+            spans.retain(|span| {
+                let found = finds(matcher, span, bytes, &mut self.scratch);
+                readable &= found.is_some();
+                found.is_some_and(|found| matcher.wants(found))
+            });
+        }
         readable
     }
 }
@@ -143,6 +192,7 @@ impl RecordFilter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::matcher::{Pattern, PatternText};
 
     #[test]
     fn keys_are_compared_whole() {
@@ -157,6 +207,29 @@ mod tests {
         }
         assert_eq!(KeyFilter::new(None, []).matches(&span(0, 3), bytes), Some(false));
         assert_eq!(KeyFilter::new(None, [Vec::new()]).matches(&span(0, 0), bytes), Some(true));
+    }
+
+    #[test]
+    fn a_pattern_is_searched_in_the_wanted_fields() {
+        // Value "abc", key "k1"; headers "a": null and "n": "v" with lengths as zigzag varints.
+        let bytes = b"abck1\x02a\x01\x02n\x02v";
+        let span = Span { value: (0, 3), key: (3, 2), headers: (5, 7), header_count: 2, ..Span::default() };
+        let finds = |text: &str, fields: &[Field], span: &Span| {
+            let text = PatternText::Text(text.to_owned());
+            let matcher = Matcher::new(&Pattern { fields: fields.to_vec(), ..Pattern::new(text) }).unwrap();
+            finds(&matcher, span, bytes, &mut b"rest".to_vec())
+        };
+        let (found, other) = (Some(true), Some(false));
+        assert_eq!(finds("b", &[Field::Body], &span), found);
+        assert_eq!(finds("k", &[Field::Body], &span), other);
+        assert_eq!(finds("^k.$", &[Field::Body, Field::Keys], &span), found);
+        assert_eq!(finds("^n=v$", &[Field::Properties], &span), found);
+        assert_eq!(finds("^a=$", &[Field::Properties], &span), found);
+        assert_eq!(finds("v=", &[Field::Properties], &span), other);
+        // Null is no text, and headers that cannot be parsed are no answer.
+        assert_eq!(finds("^", &[Field::Body], &Span { value: (0, -1), ..span }), other);
+        let cut = Span { headers: (5, 6), ..span };
+        assert_eq!(finds("x", &[Field::Properties], &cut), None);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::io::FileSource;
 use crate::kafka::format::batch_cursor::{BatchCursor, CHUNK};
 use crate::kafka::format::header::Header;
 use crate::kafka::format::record::{self, Span, Wants};
+use crate::matcher::Matcher;
 use crate::report::{Finding, Flaw, Kind};
 use crate::time_range::TimeRange;
 
@@ -29,6 +30,8 @@ pub struct RecordScan {
     pub keys: Option<KeyFilter>,
     /// Only records at these offsets, in any order; `None`: all.
     pub offsets: Option<Vec<i64>>,
+    /// Only records in which this pattern is searched with success; `None`: all.
+    pub matcher: Option<Matcher>,
     /// Columns, in this order.
     pub columns: Vec<Column>,
     /// Rows of a record batch; it ends earlier at 64 MiB.
@@ -43,6 +46,9 @@ pub struct RecordScan {
 
 /// A selective reader returns a batch after it has read this many bytes, even an empty one, so that the caller can stop.
 const BYTES_PER_BATCH: u64 = 256 * 1024 * 1024;
+
+/// As [`BYTES_PER_BATCH`], if a pattern is searched: to decompress and to search takes longer.
+const SEARCHED_PER_BATCH: u64 = 32 * 1024 * 1024;
 
 /// The range that is being read.
 #[derive(Debug)]
@@ -157,7 +163,8 @@ struct RecordRows {
     scan: RecordScan,
     filter: RecordFilter,
     wants: Wants,
-    /// Bytes read after which a batch is returned.
+    /// A batch is returned after this many bytes, and when so many were read.
+    pause_every: u64,
     pause_at: u64,
     current: Option<Current>,
     walk: Walk,
@@ -193,14 +200,20 @@ impl SegmentReader {
         mut scan: RecordScan,
     ) -> Result<Self> {
         let batch_size = scan.batch_size;
-        let filter = RecordFilter::new(scan.keys.take(), scan.offsets.take(), scan.times);
+        let filter = RecordFilter::new(scan.keys.take(), scan.offsets.take(), scan.times, scan.matcher.take());
         let builder = RecordBuilder::new(&scan.columns);
+        let pause_every = match (filter.is_search(), filter.is_selective()) {
+            (true, _) => SEARCHED_PER_BATCH,
+            (false, true) => BYTES_PER_BATCH,
+            (false, false) => u64::MAX,
+        };
         let rows = RecordRows {
             ranges: filter.narrow(ranges).into_iter().peekable(),
             missing: missing.into_iter().peekable(),
             begun: 0,
-            wants: if filter.wants_keys() { Wants::All } else { builder.wants() },
-            pause_at: if filter.is_selective() { BYTES_PER_BATCH } else { u64::MAX },
+            wants: if filter.wants_fields() { Wants::All } else { builder.wants() },
+            pause_every,
+            pause_at: pause_every,
             builder,
             filter,
             scan,
@@ -221,7 +234,7 @@ impl SegmentReader {
 impl SegmentRows for RecordRows {
     fn step(&mut self) -> Result<Step> {
         if self.bytes_read() >= self.pause_at {
-            self.pause_at = self.bytes_read() + BYTES_PER_BATCH;
+            self.pause_at = self.bytes_read().saturating_add(self.pause_every);
             return Ok(Step::Full);
         }
         let Some(current) = &mut self.current else { return self.next_range() };

@@ -143,6 +143,7 @@ pub(super) fn record_scan(
         times: time::bounds(begin, end)?,
         keys: None,
         offsets: None,
+        matcher: None,
         columns: record_columns::Column::choose(convert::column_names(columns)?.as_deref())?,
         batch_size: rows(batch_size),
         control,

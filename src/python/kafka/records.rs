@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::super::decode::{Decoding, Formats};
-use super::super::{convert, integer};
+use super::super::{convert, integer, pattern};
 use super::arguments;
 use super::reader::PySegmentReader;
 use super::segment::PyLogSegment;
@@ -49,6 +49,7 @@ pub(super) fn planned(py: Python<'_>, parts: &Bound<'_, PyAny>) -> PyResult<(Vec
 ///     keys: Only records whose key is one of these; a `str` is encoded as UTF-8.
 ///     header: Compare the values of the header of this name with `keys`, not the record's key.
 ///     offsets: Only records at these offsets.
+///     matches: Only records in which this pattern is found: a `str` or `bytes` for values, or a `Pattern`.
 ///     batch_size: Rows of a batch; it ends earlier at 64 MiB.
 ///     control: Include control records.
 ///     check_crc: Compare checksums.
@@ -59,7 +60,7 @@ pub(super) fn planned(py: Python<'_>, parts: &Bound<'_, PyAny>) -> PyResult<(Vec
 /// Returns:
 ///     A reader of record batches, which is also an Arrow stream.
 #[pyfunction]
-#[pyo3(signature = (parts, *, begin=None, end=None, columns=None, keys=None, header=None, offsets=None, batch_size=8_192, control=false, check_crc=true, on_error="raise", warn=true, decode=None))]
+#[pyo3(signature = (parts, *, begin=None, end=None, columns=None, keys=None, header=None, offsets=None, matches=None, batch_size=8_192, control=false, check_crc=true, on_error="raise", warn=true, decode=None))]
 #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
 fn read_records(
     py: Python<'_>,
@@ -70,6 +71,7 @@ fn read_records(
     keys: Option<&Bound<'_, PyAny>>,
     header: Option<String>,
     offsets: Option<&Bound<'_, PyAny>>,
+    matches: Option<&Bound<'_, PyAny>>,
     #[pyo3(from_py_with = integer::batch_size)] batch_size: i64,
     control: bool,
     check_crc: bool,
@@ -84,6 +86,7 @@ fn read_records(
     let scan = RecordScan {
         keys: arguments::key_filter(keys, header)?,
         offsets: offsets.transpose()?,
+        matcher: pattern::matcher(matches)?,
         ..arguments::record_scan(begin, end, columns, batch_size, control, check_crc, on_error)?
     };
     let (ranges, missing) = planned(py, parts)?;

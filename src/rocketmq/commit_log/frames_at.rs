@@ -256,6 +256,10 @@ impl OffsetReader {
         Ok(Some(self.builder.take()))
     }
 
+    pub(crate) fn filter(&self) -> Option<&Filter> {
+        self.filter.as_ref()
+    }
+
     /// The offsets read so far without a valid message, if there is a filter.
     pub(crate) fn missing(&self) -> &[i64] {
         &self.missing

@@ -26,6 +26,7 @@ pub(crate) use decode::block::Row;
 pub use decode::message::Message;
 pub(crate) use decode::property_map;
 pub use decode::property_map::PropertyMap;
+pub use decode::search::Search;
 pub use decode::suspect::{SplitMessages, Suspect, split_cut_off};
 pub use decode::{body, columns, text};
 pub use frame::{Stop, properties};

@@ -241,7 +241,8 @@ impl CommitLog {
         bodies: Bodies,
         filter: Option<Filter>,
     ) -> MessageReader<FileSource> {
-        let builder = log.builder(columns, bodies);
+        let search = filter.as_ref().and_then(|filter| filter.search.as_ref());
+        let builder = log.builder(columns, bodies).searching(search);
         MessageReader::of_offsets(OffsetReader::new(Arc::clone(log), phy_offsets, builder, filter), columns)
     }
 

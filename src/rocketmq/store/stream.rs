@@ -162,11 +162,12 @@ impl MessageStream {
 
     /// Takes note of what a reader that ended passed over.
     fn end(&mut self, reader: &Reader) {
+        self.report(self.options.filter.take_unsearched().into_iter());
         match reader {
             Reader::Log(reader) => {
                 let salvage = self.options.salvage;
-                let found = &reader.checked().findings;
-                self.report(found.iter().filter(|found| salvage || found.kind == Kind::FileGap).cloned());
+                let found = reader.checked().findings.clone();
+                self.report(found.into_iter().filter(|found| salvage || found.kind == Kind::FileGap));
             }
             Reader::Offsets(reader) => self.missing.extend(reader.missing()),
             Reader::Queues(reader) => {

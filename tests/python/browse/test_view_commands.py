@@ -72,7 +72,7 @@ def message_pages(root: Path) -> list[str]:
     found = []
     for filters in (
         "", f"&topic={topic}", f"&topic={topic}&queue={queue}", f"&queue={queue}", f"&key={quote(key)}", f"&tag={quote(tag)}",
-        f"&begin={times[20]}&end={times[-20]}", f"&topic={topic}&tag={quote(tag)}",
+        f"&begin={times[20]}&end={times[-20]}", f"&topic={topic}&tag={quote(tag)}", "&grep=alpha+[0-9]",
     ):  # fmt: skip
         for place in ("", f"&position={middle}"):
             found += [f"/messages?rows=5{filters}{place}{order}" for order in ("", "&order=oldest")]
@@ -132,6 +132,7 @@ def test_each_page_of_records_shows_the_command_that_prints_them(
             "&position=9",
             "&isolation=read_committed",
             "&key=a",
+            "&grep=[0-4]",
         ):
             path = f"/records?topic={topic}&partition=0&rows=4{words}"
             shown = [row["offset"] for row in rows_of(kafka_site, path) if not row["isControl"]]

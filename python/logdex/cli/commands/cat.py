@@ -38,7 +38,7 @@ ms, %k keys or key, %s body or value, %h properties or headers; %K and %S are le
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source(parser, STORE_OR_LOG, metavar="STORE")
-    add_options(parser, *FILTERS, *OPEN, "--body", "--decode")
+    add_options(parser, *FILTERS, *OPEN, "--body", "--decode", "--grep")
     options = "print each row in this format, and its bytes as they are"
     parser.add_argument("--format", "-f", type=row_format, metavar="FORMAT", help=options)
     add_options(parser, "--columns")

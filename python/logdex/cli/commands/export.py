@@ -41,7 +41,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source(parser, STORE_OR_LOG, metavar="STORE")
     target = ".parquet, .json, .jsonl or .csv, and must not exist; - prints JSON lines"
     parser.add_argument("file", metavar="FILE", help=target)
-    add_options(parser, *FILTERS, *OPEN, "--columns", "--decode")
+    add_options(parser, *FILTERS, *OPEN, "--columns", "--decode", "--grep")
     parser.add_argument("--no-body", action="store_true", help="leave out the bodies")
     compressions = ("none", "snappy", "gzip", "zstd", "lz4", "brotli")
     parser.add_argument("--compression", choices=compressions, help="of Parquet (default: snappy)")

@@ -106,6 +106,7 @@ class _KafkaOpened(Opened):
             begin=filters.begin,
             end=filters.end,
             keys=filters.key,
+            matches=filters.matches,
             columns=chosen_columns(filters, RECORD_COLUMNS, () if body else ("value",)),
             on_error="skip" if filters.skip_damaged else "raise",
             decode=dict(getattr(filters, "decode", ())),

@@ -156,6 +156,7 @@ class _StoreOpened(Opened):
             end=filters.end,
             keys=filters.key,
             tags=filters.tag,
+            matches=filters.matches,
             begin_phy_offset=begin,
             end_phy_offset=end,
             columns=chosen_columns(filters, MESSAGE_COLUMNS, () if body else _BODY),

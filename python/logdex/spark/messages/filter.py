@@ -32,6 +32,7 @@ class MessageFilter:
     queue_offsets: Sequence[int] | None = None
     phy_offsets: Sequence[int] | None = None
     times: tuple[int, int] = (MIN_INT64, MAX_INT64)
+    matches: _core.Pattern | None = None
 
     @classmethod
     def of_options(cls, options: Mapping[str, str]) -> MessageFilter:
@@ -48,6 +49,7 @@ class MessageFilter:
             queue_offsets=opt.integers(options, "queue_offset", ranges=True),
             phy_offsets=opt.integers(options, "phy_offset", ranges=True),
             times=(MIN_INT64 if begin is None else begin, MAX_INT64 if end is None else end),
+            matches=opt.pattern(options),
         )
 
     def between(self, begin: int, end: int) -> MessageFilter:
@@ -85,6 +87,7 @@ class MessageFilter:
             begin_queue_offset=low,
             end_queue_offset=None if high == MAX_INT64 else high + 1,
             keys=self.carried,
+            matches=self.matches,
         )
 
     @property

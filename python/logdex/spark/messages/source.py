@@ -165,7 +165,9 @@ class ReadOptions:
             log = damage.open(piece.planned)
             if isinstance(piece, OffsetsPiece):
                 selection = self.wanted.selection()
-                yield from log.message_batches(piece.offsets, columns=self._read_columns, selection=selection)
+                reader = log.message_batches(piece.offsets, columns=self._read_columns, selection=selection)
+                yield from reader
+                damage.extend(reader.unsearched)
             else:
                 yield from self._scanned(log, piece.begin, piece.end, self.wanted, damage)
 
@@ -183,6 +185,7 @@ class ReadOptions:
             return
         reader = log.scan(begin_phy_offset=begin, end_phy_offset=end, columns=columns, selection=selection)
         yield from reader
+        damage.extend(reader.unsearched)
         at = reader.end_offset
         # Damage, not the end of the log: a later file holds messages, or a walk still finds one from `end` on.
         if (
@@ -212,6 +215,7 @@ class ReadOptions:
                 selection=self.wanted.selection(),
             )
             yield from reader
+            damage.extend(reader.unsearched)
         if reader.fault is not None:
             at = reader.position
             logger.warning("%s; the log is read instead, from offset %d to %d", reader.fault, at, piece.end)

@@ -16,6 +16,7 @@ use crate::rocketmq::commit_log::decode::block::{Block, Known, decoded};
 use crate::rocketmq::commit_log::decode::body::BodyDecoder;
 use crate::rocketmq::commit_log::decode::column_builder::ColumnBuilder;
 use crate::rocketmq::commit_log::decode::columns::{self, Column};
+use crate::rocketmq::commit_log::decode::search::Search;
 use crate::rocketmq::commit_log::frame::COMPRESSED;
 
 /// A batch with at least one row ends before it is larger than this.
@@ -43,6 +44,7 @@ pub(crate) struct BatchBuilder {
     wants_properties: bool,
     wants_hosts: bool,
     wants_body: bool,
+    search: Option<Search>,
     most_bytes: usize,
     rows: usize,
     bytes: usize,
@@ -61,10 +63,17 @@ impl BatchBuilder {
             wants_hosts: any(&[Column::BornHost, Column::StoreHost, Column::MsgId]),
             wants_properties: any(&[Column::UniqKey, Column::Tags, Column::Keys, Column::Properties]),
             wants_body: any(&[Column::Body, Column::BodyError]),
+            search: None,
             most_bytes: BATCH_BYTES,
             rows: 0,
             bytes: 0,
         }
+    }
+
+    /// Adds only messages in which a search finds its pattern.
+    pub(crate) fn searching(mut self, search: Option<&Search>) -> Self {
+        self.search = search.cloned();
+        self
     }
 
     /// Raises the size limit to the maximum of a batch.
@@ -81,10 +90,23 @@ impl BatchBuilder {
         self.rows
     }
 
-    /// Adds messages and returns how many.
+    /// Adds messages and returns how many were handled: added, or without the searched pattern.
     ///
     /// If the batch is full, this is fewer than all, and the batch must be taken first.
     pub(crate) fn append(&mut self, rows: &[Row<'_>]) -> usize {
+        let Some(search) = &self.search else { return self.append_all(rows) };
+        let (mut wanted, mut numbers) = (Vec::new(), Vec::new());
+        for (number, row) in rows.iter().enumerate() {
+            if search.wants(row, &mut self.decoder) {
+                wanted.push(*row);
+                numbers.push(number);
+            }
+        }
+        let added = if wanted.is_empty() { 0 } else { self.append_all(&wanted) };
+        numbers.get(added).copied().unwrap_or(rows.len())
+    }
+
+    fn append_all(&mut self, rows: &[Row<'_>]) -> usize {
         let mut known = std::mem::take(&mut self.known);
         let decoded = if self.wants_properties { decoded(rows) } else { Vec::new() };
         let (properties, entries) =

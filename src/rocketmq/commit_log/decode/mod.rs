@@ -7,5 +7,6 @@ pub(crate) mod column_builder;
 pub mod columns;
 pub(crate) mod message;
 pub(crate) mod property_map;
+pub(crate) mod search;
 pub(crate) mod suspect;
 pub mod text;

@@ -6,8 +6,10 @@ use std::collections::HashSet;
 use std::ops::{Range, RangeInclusive};
 
 use crate::java_text::decode_utf8;
+use crate::report::Finding;
 use crate::rocketmq::commit_log::decode::batch::Bodies;
 use crate::rocketmq::commit_log::decode::columns::Column;
+use crate::rocketmq::commit_log::decode::search::Search;
 use crate::rocketmq::commit_log::frame::Frame;
 use crate::rocketmq::index_entries::KeyTexts;
 use crate::time_range::TimeRange;
@@ -79,6 +81,8 @@ pub struct Filter {
     pub keys: Option<TextSet>,
     /// The property `TAGS` is one of these.
     pub tags: Option<TextSet>,
+    /// The pattern is in the message. It is searched after [`Self::passes`], before columns are built.
+    pub search: Option<Search>,
 }
 
 impl Default for Filter {
@@ -91,12 +95,24 @@ impl Default for Filter {
             times: TimeRange::ALL,
             keys: None,
             tags: None,
+            search: None,
         }
     }
 }
 
 impl Filter {
-    /// Returns whether a message meets all conditions.
+    /// Returns the filter for another read, which has findings of its own.
+    #[must_use]
+    pub fn for_read(&self) -> Self {
+        Self { search: self.search.as_ref().map(Search::for_read), ..self.clone() }
+    }
+
+    /// Takes the bodies that could not be searched so far, in the order of their places.
+    pub fn take_unsearched(&self) -> Vec<Finding> {
+        self.search.as_ref().map(Search::take_unsearched).unwrap_or_default()
+    }
+
+    /// Returns whether a message meets all conditions but the search.
     #[inline]
     pub fn passes(&self, frame: &Frame<'_>, phy_offset: u64) -> bool {
         self.phy_offsets.contains(&phy_offset)

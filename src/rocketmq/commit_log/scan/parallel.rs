@@ -23,7 +23,7 @@ use crate::rocketmq::commit_log::decode::batch::BatchBuilder;
 use crate::rocketmq::commit_log::frame::Stop;
 use crate::rocketmq::commit_log::log::Options;
 use crate::rocketmq::commit_log::scan::block_reader::BlockReader;
-use crate::rocketmq::commit_log::scan::filter::{AtDamage, ScanOptions};
+use crate::rocketmq::commit_log::scan::filter::{AtDamage, Filter, ScanOptions};
 use crate::rocketmq::commit_log::scan::pipe::{Pipe, PipeSender};
 use crate::rocketmq::commit_log::scan::salvage::next_frame;
 use crate::rocketmq::commit_log::scan::walk::Scan;
@@ -70,7 +70,8 @@ struct Rules {
 
 impl Rules {
     fn builder(&self) -> BatchBuilder {
-        BatchBuilder::new(&self.scan.columns, self.scan.bodies, self.options.max_body_bytes)
+        let builder = BatchBuilder::new(&self.scan.columns, self.scan.bodies, self.options.max_body_bytes);
+        builder.searching(self.scan.filter.search.as_ref())
     }
 
     /// Returns a walk of the messages of a piece from `begin` on, which must be the start of a frame.
@@ -217,6 +218,10 @@ impl Parallel {
 
     pub(crate) fn stop(&self) -> Option<&Stop> {
         self.stop.as_ref()
+    }
+
+    pub(crate) fn filter(&self) -> &Filter {
+        &self.rules.scan.filter
     }
 
     pub(crate) fn checked(&self) -> &Report {

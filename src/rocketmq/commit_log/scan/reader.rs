@@ -5,9 +5,10 @@ use arrow_schema::{ArrowError, SchemaRef};
 
 use crate::error::Result;
 use crate::io::ReadAt;
-use crate::report::Report;
+use crate::report::{Finding, Report};
 use crate::rocketmq::commit_log::decode::batch::{BatchBuilder, Bodies};
 use crate::rocketmq::commit_log::decode::columns::{self, Column};
+use crate::rocketmq::commit_log::decode::search::Search;
 use crate::rocketmq::commit_log::frame::Stop;
 use crate::rocketmq::commit_log::frames_at::OffsetReader;
 use crate::rocketmq::commit_log::scan::block_reader::BlockReader;
@@ -49,7 +50,8 @@ impl<S: ReadAt> MessageReader<S> {
         max_body_bytes: usize,
         batch_size: usize,
     ) -> Result<Self> {
-        let reader = BlockReader::new(scan, BatchBuilder::new(columns, bodies, max_body_bytes), batch_size)?;
+        let builder = BatchBuilder::new(columns, bodies, max_body_bytes).searching(scan.filter().search.as_ref());
+        let reader = BlockReader::new(scan, builder, batch_size)?;
         Ok(Self { source: Source::Walk(Box::new(reader)), schema: columns::schema(columns), failed: false })
     }
 
@@ -90,6 +92,16 @@ impl<S: ReadAt> MessageReader<S> {
             Source::Offsets(_, report) => report,
             Source::Threads(parallel) => parallel.checked(),
         }
+    }
+
+    /// Returns the bodies that could not be searched so far.
+    pub fn unsearched(&self) -> Vec<Finding> {
+        let filter = match &self.source {
+            Source::Walk(reader) => Some(reader.scan.filter()),
+            Source::Threads(parallel) => Some(parallel.filter()),
+            Source::Offsets(reader, _) => reader.filter(),
+        };
+        filter.and_then(|filter| filter.search.as_ref()).map(Search::unsearched).unwrap_or_default()
     }
 
     /// The offsets read so far without a valid message, if look-ups at offsets have a filter.

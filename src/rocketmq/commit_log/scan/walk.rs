@@ -177,6 +177,11 @@ impl<S: ReadAt> Scan<S> {
         self
     }
 
+    /// Returns the filter of the walk.
+    pub(crate) fn filter(&self) -> &Filter {
+        &self.filter
+    }
+
     /// Skips truncated messages from this offset on, in a salvaging walk.
     ///
     /// Only messages after damage can be truncated. So messages are judged only then: the walk goes back for those before it.

@@ -1,0 +1,126 @@
+"""`logdex grep`: messages with a match in their body."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+from typing import TYPE_CHECKING
+
+from logdex._core import Pattern
+from logdex.cli.arguments import FILTERS, OPEN, STORE_OR_LOG, Command, add_options, count, pattern_text
+from logdex.cli.output import Progress, complain, limited_batches, say, say_json, say_matches
+from logdex.cli.sources import open_path
+from logdex.cli.sources.opened import nothing_matches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from arro3.core import RecordBatch
+
+    from logdex.cli.sources.opened import Opened
+
+_FIELDS = ("body", "value", "keys", "key", "properties", "headers")
+
+_DETAILS = """\
+Searches the decompressed bodies (Kafka: values), on all processors, of the messages that pass the
+filters. PATTERN is a regular expression: https://docs.rs/regex has the syntax. Prints each message
+with its first matches and what is around them; -o only the matches. With --json each line has the
+positions of all matches in `matches`. A body that cannot be decompressed is reported.
+
+  logdex grep order-1001 /data/store --topic Orders --begin -2h
+  logdex grep -F '"status":"FAILED"' /data/store -c
+  logdex grep -i 'timeout|refused' /data/kafka --in value,headers --json
+  logdex grep -o 'user-[0-9]+' /data/store /backup/store"""
+
+
+def _fields(text: str) -> tuple[str, ...]:
+    """Parse the fields to search: names of either broker with commas between."""
+    names = tuple(text.split(","))
+    if unknown := [name for name in names if name not in _FIELDS]:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r}: expected names of {', '.join(_FIELDS)} with commas between")
+    return names
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("pattern", metavar="PATTERN", help="what to search: a regular expression")
+    parser.add_argument("paths", nargs="+", metavar="PATH", help=STORE_OR_LOG)
+    parser.add_argument("-F", dest="literal", action="store_true", help="the pattern is a text, no regular expression")
+    parser.add_argument("-i", dest="ignore_case", action="store_true", help="upper and lower case are the same")
+    parser.add_argument("-w", dest="word", action="store_true", help="only whole words match")
+    parser.add_argument("-v", dest="invert", action="store_true", help="print the messages without a match")
+    parser.add_argument("-c", dest="count", action="store_true", help="print only the number of messages, of each path")
+    parser.add_argument("-o", dest="only", action="store_true", help="print only the matches, each on a line")
+    parser.add_argument(
+        "--in",
+        dest="fields",
+        type=_fields,
+        default=("body",),
+        metavar="FIELDS",
+        help="what is searched (default: body)",
+    )
+    parser.add_argument("-m", "--limit", type=count, metavar="N", help="at most N messages, of each path")
+    parser.add_argument("--body", action="store_true", help="print whole bodies")
+    add_options(parser, *(name for name in FILTERS if name != "--limit"), *OPEN, "--storage")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    """Print the messages of each path; 1 if there are none."""
+    arguments.matches = Pattern(
+        pattern_text(arguments.pattern),
+        fields=arguments.fields,
+        literal=arguments.literal,
+        ignore_case=arguments.ignore_case,
+        word=arguments.word,
+        invert=arguments.invert,
+    )
+    of_paths = [argparse.Namespace(**{**vars(arguments), "path": path}) for path in arguments.paths]
+    with contextlib.ExitStack() as stack:
+        # All are opened before the first is searched, which may take long.
+        sources = [stack.enter_context(open_path(each)) for each in of_paths]
+        rows = [_grep(*each, is_named=len(sources) > 1) for each in zip(sources, of_paths, strict=True)]
+    return 0 if any(rows) else 1
+
+
+def _grep(opened: Opened, arguments: argparse.Namespace, *, is_named: bool) -> int:
+    """Print the messages of one path; return their number."""
+    name = os.fspath(arguments.path) if is_named else None
+    with opened.reporting_unread(arguments), Progress("grep") as progress:
+        # The positions of matches are searched in the rows, so they need the bodies.
+        stream = opened.rows(arguments, body=not arguments.count)
+        batches = _shown(opened, limited_batches(stream, arguments.limit), progress)
+        if arguments.count:
+            rows = sum(batch.num_rows for batch in batches)
+            if arguments.json:
+                say_json({"path": name or str(arguments.path), "messages": rows})
+            else:
+                say(f"{rows}" if name is None else f"{name}: {rows}")
+        else:
+            rows = say_matches(
+                batches,
+                arguments.matches,
+                path=name,
+                as_json=arguments.json,
+                bodies=arguments.body,
+                only=arguments.only,
+            )
+        opened.say_skipped(stream)
+        if not rows and arguments.limit != 0 and not arguments.count:
+            text = nothing_matches(arguments, arguments.topic or (), *opened.held(arguments.topic))
+            complain(text if name is None else f"{name}: {text}")
+    return rows
+
+
+def _shown(opened: Opened, batches: Iterator[RecordBatch], progress: Progress) -> Iterator[RecordBatch]:
+    """Yield batches, and show how far in the log they are, or how many bytes they have."""
+    begin, total = opened.bytes_of_log()
+    for batch in batches:
+        progress.hide()
+        yield batch
+        if begin is not None and "phy_offset" in batch.column_names:
+            progress(batch.column("phy_offset")[batch.num_rows - 1].as_py() - begin, total)
+        else:
+            progress.add(batch.nbytes)
+
+
+COMMAND = Command("grep", "search in the bodies of messages", _DETAILS, _add_arguments, _run)
