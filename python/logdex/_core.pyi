@@ -10,7 +10,7 @@ import polars as pl
 from arro3.core import Array, ChunkedArray, RecordBatch, RecordBatchReader, Schema, Table
 from typing_extensions import Self
 
-from logdex._types import Access, Append, Body, Check, Compat, Flush, Matches, OnError, Progress, Scan, Stop, Time
+from logdex._types import Access, Append, Body, Check, Compat, Flush, OnError, Progress, Scan, Stop, Time
 from logdex.kafka.writer import AppendResult
 from logdex.report import Finding, Report
 from logdex.rocketmq.message import Message
@@ -956,7 +956,7 @@ class MessageFilter:
         end_queue_offset: int | None = None,
         keys: Iterable[str] | None = None,
         tags: Iterable[str] | None = None,
-        matches: Matches | None = None,
+        matches: str | bytes | Pattern | None = None,
     ) -> MessageFilter: ...
 
 @final
@@ -1852,7 +1852,7 @@ def read_records(
     keys: _ArrowArray | Iterable[str | bytes] | None = None,
     header: str | None = None,
     offsets: _Ints | None = None,
-    matches: Matches | None = None,
+    matches: str | bytes | Pattern | None = None,
     batch_size: int = 8_192,
     control: bool = False,
     check_crc: bool = True,

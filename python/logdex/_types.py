@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     import os
 
-    from logdex._core import Pattern
-
 Access: TypeAlias = Literal["auto", "mmap", "pread"]
 Body: TypeAlias = Literal["decoded", "stored"]
 Check: TypeAlias = Literal["verify", "trust"]
@@ -20,8 +18,6 @@ Compat: TypeAlias = Literal["4.9.3", "5.3.3", "5.5.0"]
 Flush: TypeAlias = Literal["async", "sync", "none"]
 Append: TypeAlias = Literal["write", "mapped", "pool"]
 Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
-Matches: TypeAlias = "str | bytes | Pattern"
-"""A regular expression that is searched in bodies, or a pattern with options."""
 OnError: TypeAlias = Literal["raise", "skip", "stop"]
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the bytes done and the bytes in all."""

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TypeAlias
 
-    from logdex._core import LogSegment, PartitionLog, SegmentReader, Slice
-    from logdex._types import Access, Check, Matches, OnError, Time
+    from logdex._core import LogSegment, PartitionLog, Pattern, SegmentReader, Slice
+    from logdex._types import Access, Check, OnError, Time
     from logdex.kafka.explain import KeyExplanation
     from logdex.kafka.find import FindResult
     from logdex.kafka.tiered import Keys
@@ -251,7 +251,7 @@ class Log(Source):
         *,
         keys: Iterable[str | bytes] | None = None,
         header: str | None = None,
-        matches: Matches | None = None,
+        matches: str | bytes | Pattern | None = None,
         batch_size: int = BATCH_ROWS,
         isolation: Isolation = "read_uncommitted",
         control: bool = False,

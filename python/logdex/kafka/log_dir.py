@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from os import PathLike
     from pathlib import Path
 
-    from logdex._core import LogSegment, SegmentReader
-    from logdex._types import Access, Check, Isolation, Matches, OnError, Progress, Sealed, Time
+    from logdex._core import LogSegment, Pattern, SegmentReader
+    from logdex._types import Access, Check, Isolation, OnError, Progress, Sealed, Time
     from logdex.kafka.explain import KeyExplanation
     from logdex.kafka.find import FindResult
     from logdex.kafka.tiered import Keys
@@ -345,7 +345,7 @@ class LogDir(Source):
         columns: Iterable[str] | None = None,
         keys: Iterable[str | bytes] | None = None,
         header: str | None = None,
-        matches: Matches | None = None,
+        matches: str | bytes | Pattern | None = None,
         batch_size: int = BATCH_ROWS,
         isolation: Isolation = "read_uncommitted",
         control: bool = False,

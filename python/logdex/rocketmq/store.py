@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from arro3.core import Array, RecordBatch
 
-    from logdex._core import ConsumeQueue, SealedFiles, SealedStore
-    from logdex._types import Access, Body, Compat, Matches, Progress, Scan, Sealed, Time
+    from logdex._core import ConsumeQueue, Pattern, SealedFiles, SealedStore
+    from logdex._types import Access, Body, Compat, Progress, Scan, Sealed, Time
     from logdex.report import Finding
     from logdex.rocketmq.explain import Explanation
     from logdex.rocketmq.find import FindResult, KeyView
@@ -365,7 +365,7 @@ class MessageStore(Source):
         topics: str | Iterable[str] | None = None,
         keys: Iterable[str] | None = None,
         tags: Iterable[str] | None = None,
-        matches: Matches | None = None,
+        matches: str | bytes | Pattern | None = None,
         begin_phy_offset: int | None = None,
         end_phy_offset: int | None = None,
         scan: Scan = "auto",
@@ -463,7 +463,7 @@ class MessageStore(Source):
         end: Time | None = None,
         keys: Iterable[str] | None = None,
         tags: Iterable[str] | None = None,
-        matches: Matches | None = None,
+        matches: str | bytes | Pattern | None = None,
         columns: Iterable[str] | None = None,
         limit: int = 50,
         newest_first: bool = True,
@@ -826,7 +826,7 @@ def _selection(
     end: Time | None,
     keys: Iterable[str] | None,
     tags: Iterable[str] | None,
-    matches: Matches | None = None,
+    matches: str | bytes | Pattern | None = None,
     begin_phy_offset: int | None = None,
     end_phy_offset: int | None = None,
 ) -> MessageFilter:

@@ -49,6 +49,7 @@ _WORDS: dict[str, Callable[[Path], list[object]]] = {
     "find": lambda _: ["plain", "key-1"],
     "explain": lambda _: ["plain", "key-1"],
     "kafka find": lambda _: ["plain", "key-1"],
+    "grep": lambda new: [new / "tiered" / "after"],
     "export": lambda new: [new / "x.json"],
     "kafka build-index": lambda new: [new / "index"],
     "seal": lambda new: ["--out", new / "sealed"],

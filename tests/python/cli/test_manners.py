@@ -34,7 +34,8 @@ _NOBODY = 65534
 ON_ONE_PATH = [
     name
     for name in commands.names()
-    if name not in {"find", "explain", "export", "build-index", "build-queues", "copy", "kafka", "replicate", "serve"}
+    if name
+    not in {"find", "explain", "export", "build-index", "build-queues", "copy", "grep", "kafka", "replicate", "serve"}
 ]
 """Commands that need one path and nothing else, and end."""
 

@@ -112,7 +112,19 @@ def ran() -> set[str]:
 
 
 # Commands with more arguments than a path, which are below by name; all others of the registry take a path alone.
-_WITH_WORDS = {"cat", "find", "explain", "seal", "build-index", "build-queues", "copy", "export", "recover", "kafka"}
+_WITH_WORDS = {
+    "cat",
+    "grep",
+    "find",
+    "explain",
+    "seal",
+    "build-index",
+    "build-queues",
+    "copy",
+    "export",
+    "recover",
+    "kafka",
+}
 # These run until they are stopped, or need a broker.
 _ENDLESS = {"serve", "browse", "replicate"}
 
@@ -124,6 +136,9 @@ def _store_commands(root: Path, target: Path) -> Iterator[tuple[object, ...]]:
             yield (command, root, *json)
         yield ("cat", root, *json)
         yield ("cat", root, "--body", *json)
+        for options in ((), ("--body",), ("-o",), ("-v",), ("-c",)):
+            yield ("grep", r"\W", root, root, "--in", "body,keys,properties", *options, *json)
+        yield ("grep", f"({_ESCAPES}", root, *json)
         yield ("cat", root, "--topic", topic, *json)
         yield ("cat", root, "--topic", f"{topic}absent", *json)
         for of in (topic, "T", "*"):
@@ -170,6 +185,8 @@ def test_kafka_commands_print_safely(hostile_logs: Path, tmp_path: Path, is_safe
             for command in ("info", "verify", "cat"):
                 is_safe(command, path, *json)
             is_safe("cat", path, "--body", *json)
+            is_safe("grep", r"\W", path, path, "--in", "value,key,headers", *json)
+            is_safe("grep", r"\W", path, "--in", "value,key,headers", "-o", "--body", *json)
             is_safe("kafka", "verify", path, *json)
         for name in (_NAME, "meta.properties", "recovery-point-offset-checkpoint", "log-start-offset-checkpoint"):
             is_safe("info", hostile_logs / name, *json)
