@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+import zlib
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ import logdex
 from logdex.errors import CorruptFileError, UnknownTopicWarning
 from logdex.kafka import Log, LogDir
 from logdex.rocketmq import IndexService, MessageStore, StoreWriter
+from message_frames import frame_with_body
 
 pl = pytest.importorskip("polars")
 lazy = pytest.importorskip("logdex.polars")
@@ -236,6 +238,31 @@ def test_a_query_of_records_reads_the_partitions_of_its_conditions(tmp_path: Pat
         assert 0 < bytes_read(some.collect) < whole / 2
         assert 0 < bytes_read(lazy.scan(logs).select("offset").head(1).collect) < whole / 2
         assert bytes_read(lazy.scan(logs).filter(col("partition") == 7).select("offset").collect) < whole / 10
+
+
+def test_a_message_in_the_body_of_another_is_no_row(tmp_path: Path) -> None:
+    root = golden.unpack("basic", tmp_path)
+    file = root / "commitlog" / f"{0:020}"
+    with MessageStore.open(root) as store:
+        offsets = pl.DataFrame(store.messages(columns=["phy_offset"]).read_all())["phy_offset"].to_list()
+    # A frame that states its own place, which is inside of the first message.
+    outer_body = bytearray(300 + 88)
+    inner = bytearray(frame_with_body(root, b"inner", 0))
+    outer = bytearray(frame_with_body(root, bytes(outer_body) + bytes(inner), 0))
+    place = outer.index(bytes(inner))
+    inner[28:36] = place.to_bytes(8, "big")
+    outer[place : place + len(inner)] = inner
+    length = int.from_bytes(outer[84:88], "big")
+    outer[8:12] = (zlib.crc32(bytes(outer[88 : 88 + length])) & 0x7FFF_FFFF).to_bytes(4, "big")
+    content = bytearray(file.read_bytes())
+    end = next(each for each in offsets if each > len(outer) + 8)
+    blank = (end - len(outer)).to_bytes(4, "big") + bytes.fromhex("cbd43194")
+    content[:end] = bytes(outer) + blank + bytes(end - len(outer) - 8)
+    file.write_bytes(content)
+    with MessageStore.open(root) as store, pytest.warns(logdex.DamageWarning):
+        found = lazy.scan(store).filter(col("phy_offset") >= place).select("phy_offset").collect()
+    assert place not in found["phy_offset"].to_list()
+    assert found.height > 100
 
 
 def test_damage_is_raised_as_by_the_read(tmp_path: Path) -> None:

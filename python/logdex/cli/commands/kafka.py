@@ -19,7 +19,8 @@ from logdex.cli.arguments import (
     word,
 )
 from logdex.cli.commands.build_index import build_key_index
-from logdex.cli.output import Progress, complain, finding_row, say, say_built, say_json, say_lines, say_report
+from logdex.cli.commands.verify import say_verified
+from logdex.cli.output import Progress, complain, finding_row, say, say_built, say_json, say_lines
 from logdex.cli.sources import open_path
 from logdex.cli.sources.kafka import files_to_dump
 from logdex.kafka import Log, LogSegment, ProducerState
@@ -123,9 +124,10 @@ def _add_verify(parser: argparse.ArgumentParser) -> None:
 
 def _verify(arguments: argparse.Namespace) -> int:
     """Print findings; 1 if there are any."""
-    with open_path(arguments) as opened, Progress("verify") as progress:
-        report = opened.verify(progress, deep=not arguments.shallow)
-    return say_report(report, json=arguments.json)
+    with open_path(arguments) as opened:
+        with Progress("verify") as progress:
+            report = opened.verify(progress, deep=not arguments.shallow)
+        return say_verified(opened, report, as_json=arguments.json)
 
 
 def _add_rebuild(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,7 @@ from logdex.report import MEANINGS
 if TYPE_CHECKING:
     import argparse
 
-    from logdex.cli.sources.opened import Verdict
+    from logdex.cli.sources.opened import Opened, Verdict
     from logdex.report import Report
 
 _DETAILS = """\
@@ -38,16 +38,21 @@ def _run(arguments: argparse.Namespace) -> int:
     with open_path(arguments) as opened:
         with Progress("verify") as progress:
             report = opened.verify(progress)
-        verdict = opened.verdict(report)
-    code = say_report(report, json=arguments.json, limit=arguments.limit, more=verdict.to_dict(report))
+        return say_verified(opened, report, as_json=arguments.json, limit=arguments.limit)
+
+
+def say_verified(opened: Opened, report: Report, *, as_json: bool, limit: int = SHOWN_FAULTS) -> int:
+    """Print the findings of a check and what they mean; return the exit code."""
+    verdict = opened.verdict(report)
+    code = say_report(report, json=as_json, limit=limit, more=verdict.to_dict(report))
     is_fit = report.ok and not any(verdict.blockers.values())
-    if not arguments.json and not is_fit:
+    if not as_json and not is_fit:
         say()
-        say_verdict(report, verdict)
+        _say_verdict(report, verdict)
     return code if is_fit else 1
 
 
-def say_verdict(report: Report, verdict: Verdict) -> None:
+def _say_verdict(report: Report, verdict: Verdict) -> None:
     """Print what the findings mean, whether a broker starts, and the next commands."""
     worst = next(iter(report.severities), "harmless")
     is_one = verdict.lost.endswith(" 1 message")
