@@ -316,9 +316,10 @@ def _nothing_found(store: MessageStore, arguments: argparse.Namespace) -> str:
 
 
 class _IndexOpened(Opened):
-    def __init__(self, kind: Kind, opened: IndexService | IndexFile) -> None:
+    def __init__(self, kind: Kind, path: Path, opened: IndexService | IndexFile) -> None:
         super().__init__(kind.value, opened if isinstance(opened, IndexService) else None)
         self._opened = opened
+        self._directory = path if kind is Kind.INDEX else path.parent
 
     def close(self) -> None:
         self._opened.close()
@@ -335,6 +336,14 @@ class _IndexOpened(Opened):
         del progress, deep
         return self._opened.verify()
 
+    def verdict(self, report: Report) -> Verdict:
+        if report.ok:
+            return Verdict()
+        above = self._directory.absolute().parent
+        store = shlex.quote(str(above)) if (above / "commitlog").is_dir() else "STORE"
+        what = "builds the index from the log, for the stopped broker"
+        return Verdict(commands={f"logdex build-index {store} NEW_DIR": what})
+
 
 def open_kind(kind: Kind, path: Path, options: dict[str, Any]) -> Opened:
     """Open a store, an index directory or an index file."""
@@ -345,7 +354,7 @@ def open_kind(kind: Kind, path: Path, options: dict[str, Any]) -> Opened:
 
 def open_index(kind: Kind, path: Path, options: dict[str, Any]) -> _IndexOpened:
     """Open an index directory or an index file."""
-    return _IndexOpened(kind, (IndexService if kind is Kind.INDEX else IndexFile).open(path, **options))
+    return _IndexOpened(kind, path, (IndexService if kind is Kind.INDEX else IndexFile).open(path, **options))
 
 
 def open_part(path: Path) -> Part | None:

@@ -64,6 +64,16 @@ def test_the_next_command_keeps_all_messages(tmp_path: Path, logdex_command: Cal
     assert followed > 15
 
 
+def test_a_verdict_of_an_index(tmp_path: Path, logdex_command: Callable[..., Any]) -> None:
+    root = golden.unpack_damaged("index-wild-prev", tmp_path)
+    for path in (root / "index", *(root / "index").glob("20261121193006196")):
+        out = logdex_command("verify", path, *GEOMETRY).out
+        assert "\nverdict: nothing is lost, but a broker misses messages or answers wrongly until a repair\n" in out
+        assert f"  next      logdex build-index {root} NEW_DIR\n" in out
+    alone = (root / "index").rename(tmp_path / "alone")
+    assert "next      logdex build-index STORE NEW_DIR\n" in logdex_command("verify", alone, *GEOMETRY).out
+
+
 def test_a_valid_store_has_no_verdict(store: Callable[[str], Path], logdex_command: Callable[..., Any]) -> None:
     root = store("basic")
     assert "verdict" not in logdex_command("verify", root).out
