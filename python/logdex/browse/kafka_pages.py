@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 
 _COLUMNS = ("offset", "timestamp", "key", "producerId", "isTransactional", "isControl")
-_FIRST_WINDOW, _MOST_WINDOW, _MOST_SEARCHED_WINDOW = 256, 262_144, 4_096
+_FIRST_WINDOW, _MOST_WINDOW = 256, 262_144
+_LONG_STEP_SECONDS = 0.2
+"""While a pattern is searched, windows grow only if one takes less: a stranger may have chosen a slow pattern."""
 _SHOWN_KEY = 120
 
 
@@ -81,9 +83,9 @@ def read_page(
     at = begin if position is None else max(low, min(position, high))
     rows: list[dict[str, Any]] = []
     findings: list[Finding] = []
-    # A stranger may have chosen a pattern that takes long.
-    window, most_window = _FIRST_WINDOW, _MOST_WINDOW if wanted.matches is None else _MOST_SEARCHED_WINDOW
-    while at != end and len(rows) < limit and (window == _FIRST_WINDOW or time.monotonic() < until):
+    window, has_begun = _FIRST_WINDOW, False
+    while at != end and len(rows) < limit and (not has_begun or time.monotonic() < until):
+        begun, has_begun = time.monotonic(), True
         span = (max(low, at - window), at) if newest_first else (at, min(high, at + window))
         need = limit - len(rows)
         found, damage = _read(log, span, wanted, need + 1, newest_first=newest_first)
@@ -92,7 +94,8 @@ def read_page(
         at = span[0] if newest_first else span[1]
         if len(found) > need:
             at = rows[-1]["offset"] + (0 if newest_first else 1)
-        window = min(window * 2, most_window)
+        if wanted.matches is None or time.monotonic() - begun < _LONG_STEP_SECONDS:
+            window = min(window * 2, _MOST_WINDOW)
     next_position = None if at == end else at
     return RecordPage(log.topic, log.partition, rows, next_position, abs(at - begin), high - low, tuple(findings))
 

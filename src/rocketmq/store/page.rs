@@ -24,8 +24,8 @@ use crate::time_range::TimeRange;
 /// Bytes of the log that are read together, at first and at most: a page without filters needs few.
 const FIRST_WINDOW: i64 = 256 << 10;
 const MOST_WINDOW: i64 = 64 << 20;
-/// As [`MOST_WINDOW`], if a pattern is searched: a stranger may have chosen one that takes long.
-const MOST_SEARCHED_WINDOW: i64 = 4 << 20;
+/// While a pattern is searched, windows grow only if one takes less than this: a stranger may have chosen a slow pattern.
+const LONG_STEP: Duration = Duration::from_millis(200);
 /// The most units of queues that are read together.
 const MOST_UNITS: usize = 8_192;
 /// Bytes of the log in which a time is not looked for more exactly.
@@ -250,15 +250,18 @@ impl PageReader {
     /// Reads messages of [low, high) from the log. Returns the position where to read on.
     fn read_log(&mut self, mut low: i64, mut high: i64) -> Result<i64> {
         let mut window = if low < self.end { FIRST_WINDOW } else { high - low };
-        let most_window = if self.query.filter.search.is_some() { MOST_SEARCHED_WINDOW } else { MOST_WINDOW };
+        let is_search = self.query.filter.search.is_some();
         while low < high && !self.is_over() {
             self.begin_step()?;
+            let begun = Instant::now();
             if self.query.backwards {
                 high = self.step_back(low, high, window)?;
             } else {
                 low = self.step_on(low, high.min(low.saturating_add(window)))?;
             }
-            window = window.saturating_mul(2).min(most_window);
+            if !is_search || begun.elapsed() < LONG_STEP {
+                window = window.saturating_mul(2).min(MOST_WINDOW);
+            }
         }
         Ok(if self.query.backwards { high } else { low })
     }
