@@ -7,6 +7,7 @@ import json
 import re
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from logdex._core import (
     is_log_dir,
     list_partition,
     local_path,
+    read_file,
     repair_log,
     replace_file,
     sync_directory,
@@ -348,10 +350,10 @@ def find_start_blockers(log_dir: Path, findings: Iterable[Finding]) -> list[Find
         if (each.kind == "file-content" and PurePath(each.path).name in _READ_AT_START)
         or (each.kind == "zero-tail" and is_clean)
     ]
-    for place in sorted(partition_dirs(log_dir)):
-        path = log_dir / str(place) / _METADATA
-        if path.exists() and _topic_id(path) is None:
-            found = repr(path.read_text(errors="replace")[:60])
+    for entry in sorted(log_dir.iterdir(), key=attrgetter("name")):
+        path = entry / _METADATA
+        if parse_partition_directory(entry.name) and path.exists() and _topic_id(path) is None:
+            found = repr(read_file(path).decode(errors="replace")[:60])
             stops.append(Finding(str(path), 0, "file-content", "version 0 and the id of the topic", found))
     return [*stops, *_other_directories(log_dir)]
 
@@ -361,7 +363,7 @@ def _other_directories(log_dir: Path) -> list[Finding]:
     what = "a directory <topic>-<partition>: move it out of the log directory, a broker does not start with it"
     return [
         Finding(str(entry), 0, "file-name", what, entry.name)
-        for entry in sorted(log_dir.iterdir())
+        for entry in sorted(log_dir.iterdir(), key=attrgetter("name"))
         if entry.is_dir()
         and not (parse_partition_directory(entry.name) or renamed_partition(entry.name))
         and entry.name not in _OTHER_DIRECTORIES
@@ -375,7 +377,7 @@ def _is_gone(finding: Finding, first: int) -> bool:
 
 def _topic_id(path: Path) -> str | None:
     """Return the topic id of `partition.metadata`; None without a valid one."""
-    match = _TOPIC_ID.fullmatch(path.read_text(errors="replace")) if path.is_file() else None
+    match = _TOPIC_ID.fullmatch(read_file(path).decode(errors="replace")) if path.is_file() else None
     return None if match is None else match[1]
 
 

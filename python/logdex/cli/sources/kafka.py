@@ -158,7 +158,7 @@ class _KafkaOpened(Opened):
         )
         is_here = not isinstance(opened.path, RemotePath)
         blockers, commands = {}, {}
-        if isinstance(opened, LogDir) and is_here:
+        if isinstance(opened, LogDir):
             blockers["4.3.1"] = find_start_blockers(opened.path, report.findings)
         if not is_here:
             return Verdict(" and ".join(lost), blockers, warning if lost else "")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from arro3.core import RecordBatchReader
 
-from logdex._core import RemotePath, distinct, subtract_ranges
+from logdex._core import distinct, subtract_ranges
 from logdex.cli.arguments import chosen_columns
 from logdex.cli.output import BOLD, Progress, complain, in_flags, say, say_json, say_rows, say_text, time_text
 from logdex.cli.sources.opened import LogRead, Opened, Part, Verdict, nothing_matches, say_copied
@@ -76,7 +76,7 @@ class _StoreOpened(Opened):
         super().__init__(store.kind, store)
         self._store = store
         self._path = path
-        is_whole = not isinstance(path, RemotePath) and (path / "commitlog").is_dir()
+        is_whole = (path / "commitlog").is_dir()
         self._layout = StoreLayout(path, path / "commitlog") if is_whole else None
 
     def verify(self, progress: Progress, *, deep: bool = True) -> Report:
