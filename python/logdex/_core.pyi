@@ -97,6 +97,7 @@ __all__ = [
     "_open_store_checkpoint",
     "_open_time_index",
     "_planned_log",
+    "bootstrap_with_topics",
     "bound_ms",
     "broker_lock_holder",
     "chain_statistics",

@@ -56,8 +56,8 @@ MEANINGS: dict[Severity, str] = {
 """What each severity means, the worst first."""
 _OF_SEVERITY: dict[Severity, tuple[str, ...]] = {
     "lost": (
-        *("batch-crc", "batch-magic", "batch-offset", "batch-size", "file-gap", "log-end", "log-frame", "log-message"),
-        *("records", "remote-chunk", "unreadable"),
+        *("batch-crc", "batch-magic", "batch-offset", "batch-size", "file-gap", "log-body", "log-end", "log-frame"),
+        *("log-message", "records", "remote-chunk", "unreadable"),
     ),
     "hidden": (
         *(

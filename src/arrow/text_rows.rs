@@ -46,6 +46,7 @@ pub(crate) enum Cells<'a> {
     Headers(&'a ListArray, &'a StringArray, &'a BinaryArray),
     Texts(&'a ListArray, &'a StringArray),
     /// Decoded bodies or values, as JSON.
+    #[cfg_attr(not(feature = "python"), expect(dead_code, reason = "only the binding decodes"))]
     Decoded(StringArray),
 }
 
@@ -975,7 +976,7 @@ impl Cells<'_> {
                 piece.extend_from_slice(length.as_bytes());
             }
             (Self::Text(_) | Self::Bytes(_) | Self::Decoded(_), _) => {
-                piece.extend_from_slice(value.unwrap_or_default())
+                piece.extend_from_slice(value.unwrap_or_default());
             }
             (Self::Map(..) | Self::Headers(..) | Self::Texts(..), _) => {
                 let mut is_first = true;
