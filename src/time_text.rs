@@ -59,7 +59,7 @@ fn days_of(year: i64, month: i64, day: i64) -> Option<i64> {
 /// Returns the milliseconds of a time that a user wrote: epoch milliseconds, ISO 8601, an age such as `-2h`, `now`, `today`,
 /// `yesterday`, or a time of today such as `11:30`.
 ///
-/// What has no zone of its own is in `zone`. A date, also as `20261121`, is its first millisecond, or as the end of a range its last.
+/// A time without a zone of its own is in `zone`. A date, also as `20261121`, is its first millisecond, or as the end of a range its last.
 /// Fractions of a millisecond are rounded into the range.
 ///
 /// # Errors

@@ -53,7 +53,7 @@ MEANINGS: dict[Severity, str] = {
     "rebuilt": "a broker repairs it once it starts",
     "harmless": "no message and no answer of a broker is affected",
 }
-"""What each severity means, the worst first."""
+"""The meaning of each severity, the worst first."""
 _OF_SEVERITY: dict[Severity, tuple[str, ...]] = {
     "lost": (
         *("batch-crc", "batch-magic", "batch-offset", "batch-size", "file-gap", "log-body", "log-end", "log-frame"),
@@ -103,7 +103,7 @@ class Finding:
 
     @property
     def severity(self) -> Severity:
-        """How bad a finding of this kind is: "harmless", "rebuilt", "hidden" or "lost"; see docs/findings.md."""
+        """The severity of its kind: "harmless", "rebuilt", "hidden" or "lost"; see docs/findings.md."""
         return SEVERITIES[self.kind]
 
     def __str__(self) -> str:

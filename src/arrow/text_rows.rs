@@ -798,7 +798,7 @@ fn grouped(number: usize) -> String {
     groups.join(",")
 }
 
-/// What a letter of a [`RowFormat`] shows of a column.
+/// The part of a column that a letter of a [`RowFormat`] shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shown {
     /// The value; a time as ISO 8601.

@@ -9,7 +9,6 @@
 
 mod avro;
 mod json;
-mod text;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -32,6 +31,21 @@ trait Decode: Send + Sync {
     fn data_type(&self) -> DataType;
 
     fn decode(&self, rows: &[&[u8]]) -> Values;
+}
+
+/// Texts in UTF-8.
+struct Text;
+
+impl Decode for Text {
+    fn data_type(&self) -> DataType {
+        DataType::Utf8
+    }
+
+    fn decode(&self, rows: &[&[u8]]) -> Values {
+        let texts: std::result::Result<Vec<&str>, _> = rows.iter().map(|row| std::str::from_utf8(row)).collect();
+        let texts = texts.map_err(|e| format!("not UTF-8 at byte {}", e.valid_up_to()))?;
+        Ok(Arc::new(StringArray::from(texts)))
+    }
 }
 
 /// A column to decode, by its format.
@@ -71,7 +85,7 @@ impl Decoders {
             let decoder: Box<dyn Decode> = match format {
                 Format::Json(schema) => Box::new(json::Json::of(schema)),
                 Format::Named(name) => match name.split_once(':').unwrap_or((&name, "")) {
-                    ("text", "") => Box::new(text::Text),
+                    ("text", "") => Box::new(Text),
                     (JSON, "") => {
                         let rows =
                             sample.and_then(|batch| batch.column_by_name(&column)).map(|array| bytes(&column, array));

@@ -41,7 +41,7 @@ _ARGUMENTS = re.compile(r"(?<![\w/.-])(hash_slots|max_entries|file_size|commit_l
 
 @dataclasses.dataclass(slots=True)
 class Display:
-    """How this run of the program prints.
+    """The options of the output of this run.
 
     Attributes:
         zone: Returns the offset of the time zone from UTC in seconds, at a time in seconds; None: UTC.

@@ -23,7 +23,7 @@ pub(super) struct NewBatch {
     facts: Facts,
 }
 
-/// What a leader checks of the records of a batch.
+/// Facts of the records of a batch, which a leader checks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
     /// The number of records, whose offsets are dense.
