@@ -277,7 +277,7 @@ mod tests {
         Style { marks: ("<".to_owned(), ">".to_owned()), ..Style::default() }
     }
 
-    const HEAD: &str = "-  T/-1@-1  phy 7  keys=k1 ab\n";
+    const HEAD: &str = "-  T/-1@-1  phy 7  keys=\"k1 ab\"\n";
 
     #[test]
     fn the_first_matches_are_shown_with_their_surroundings() {
