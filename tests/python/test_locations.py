@@ -141,6 +141,7 @@ COMMANDS = (
     ("serve", URL),
     ("verify", URL),
     ("cat", URL),
+    ("grep", "x", URL),
     ("find", URL, "T", "k"),
     ("explain", URL, "T", "k"),
     ("stats", URL),
