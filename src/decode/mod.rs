@@ -78,7 +78,7 @@ impl Decoders {
     /// Prepares the decoders. The fields of JSON without a schema are those of the objects in `sample`.
     ///
     /// # Errors
-    /// `InvalidArgument` for another format, a schema that is none, or a sample without a common schema; an I/O error.
+    /// `InvalidArgument` for another format, an invalid schema, or a sample without a common schema; an I/O error.
     pub(crate) fn new(formats: Vec<(String, Format)>, sample: Option<&RecordBatch>) -> Result<Self> {
         let columns = formats.into_iter().map(|(column, format)| {
             let wrong = |text: String| Error::InvalidArgument(format!("decode: {column}: {text}"));

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, get_args
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from logdex import _core
 from logdex._types import MAX_INT32, Isolation
@@ -234,6 +233,8 @@ def time_zone(text: str) -> Callable[[int], int] | None:
         return None
     if text.lower() == "local":
         return lambda time_s: time.localtime(time_s).tm_gmtoff
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones  # noqa: PLC0415 -- few runs need it
+
     try:
         zone = ZoneInfo(text)
     except (ZoneInfoNotFoundError, ValueError, OSError):

@@ -13,11 +13,11 @@ from logdex._core import LogWriter, bootstrap_with_topics, bound_ms, local_path,
 from logdex._files import refuse_broker_directory
 from logdex._types import MAX_INT32, MAX_INT64
 from logdex.errors import CorruptFileError
-from logdex.kafka.files import LOG, SNAPSHOT, TopicPartition
+from logdex.kafka.files import LOG, META_PROPERTIES, METADATA_TOPIC, SNAPSHOT, TopicPartition
 from logdex.kafka.groups import OFFSETS_TOPIC, read_groups
 from logdex.kafka.key_index import partitions_of
 from logdex.kafka.log_dir import opened_log_dir
-from logdex.kafka.writer import META_PROPERTIES, METADATA_TOPIC, LogDirWriter, new_id, read_topic_id
+from logdex.kafka.writer import LogDirWriter, new_id, read_topic_id
 from logdex.report import Report
 
 if TYPE_CHECKING:
@@ -149,10 +149,9 @@ def copy(
         if open_transactions == "abort":
             for snapshot in target.glob(f"*/*{SNAPSHOT}"):
                 snapshot.unlink()
-        if formatted is None:
-            steps = _steps(target, counts)
-        else:
-            steps = formatted.add_topics(topics_of_broker, copying.last_producer_id + 1)
+        steps = (
+            formatted.add_topics(topics_of_broker, copying.next_producer_id) if formatted else _steps(target, counts)
+        )
         replace_file(steps_path(target), steps.encode())
     return Report(copying.findings, copying.counts)
 
@@ -289,7 +288,7 @@ class _Copy:
         self._ranges: dict[tuple[str, int], tuple[int, int]] = {}
         self.findings: list[Finding] = []
         self.topic_ids: dict[str, str] = {}
-        self.last_producer_id = -1
+        self.next_producer_id = 0
         names = ("partitions", "records", "whole_batches", "encoded_batches", "log_bytes", "ended_transactions")
         self.counts = dict.fromkeys(names, 0)
 
@@ -298,10 +297,10 @@ class _Copy:
         topic_id = self.topic_ids.get(place.topic)
         out = self._writer.log(place.topic, place.partition, topic_id=topic_id, log_start_offset=log.log_start_offset)
         show = None if self._progress is None else self._show
-        counts, findings, markers, producer_id = out.copy(
+        counts, findings, markers, next_producer_id = out.copy(
             parts, **self._selected._asdict(), as_of=self._moment, progress=show
         )
-        self.last_producer_id = max(self.last_producer_id, producer_id)
+        self.next_producer_id = max(self.next_producer_id, next_producer_id)
         self._read += log.size
         self._show(0)
         for name, count in zip(("records", "whole_batches", "encoded_batches", "log_bytes"), counts, strict=True):

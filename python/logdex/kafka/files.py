@@ -22,6 +22,10 @@ TXN_INDEX = ".txnindex"
 SNAPSHOT = ".snapshot"
 CHECKPOINT = ".checkpoint"
 """A snapshot of KRaft's metadata: batches as in a `.log`, with offsets of its own."""
+META_PROPERTIES = "meta.properties"
+"""The file that a broker writes into each of its log directories."""
+METADATA_TOPIC = "__cluster_metadata"
+"""The log of the controllers, which no broker loads as a topic."""
 SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT)
 
 MAX_OFFSET = MAX_INT64

@@ -28,6 +28,8 @@ from logdex.errors import CorruptFileError, LockedError
 from logdex.kafka import checkpoint
 from logdex.kafka.files import (
     LOG,
+    META_PROPERTIES,
+    METADATA_TOPIC,
     OFFSET_INDEX,
     TIME_INDEX,
     TXN_INDEX,
@@ -38,7 +40,7 @@ from logdex.kafka.files import (
 )
 from logdex.kafka.log import Log
 from logdex.kafka.verify import content_findings, verify_checkpoints
-from logdex.kafka.writer import LOCK, META_PROPERTIES, METADATA_TOPIC, partition_dirs, read_broker_epoch
+from logdex.kafka.writer import LOCK, partition_dirs, read_broker_epoch
 from logdex.report import Finding, Report
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from logdex._core import RemotePath, SealedLogs, Sealing, SealSource, ThreadLock
 from logdex._files import Closing, refuse_broker_directory
 from logdex.errors import CorruptFileError
 from logdex.hash_index.sealed import open_sealed
-from logdex.kafka.files import MAX_OFFSET
+from logdex.kafka.files import MAX_OFFSET, META_PROPERTIES
 from logdex.report import Report, merge
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("logdex")
 
-BROKER_PROPERTIES = "meta.properties"
-"""The files that a broker writes into each of its log directories."""
 EVERYTHING = ((0, MAX_OFFSET),)
 """All offsets, as one range."""
 
@@ -171,7 +169,7 @@ def sealing_target(log_dir: Path, out: str | os.PathLike[str] | None) -> Path:
     if out is None and _core.is_tiered(log_dir):
         raise ValueError(f"{log_dir}: segments in remote storage; expected out=, a directory for the sealed index")
     directory = _core.sealed_directory(log_dir if out is None else locate_beside(log_dir, out))
-    if not isinstance(directory, RemotePath) and (directory.parent / BROKER_PROPERTIES).exists():
+    if not isinstance(directory, RemotePath) and (directory.parent / META_PROPERTIES).exists():
         message = (
             "a log directory of a broker, which does not start if it holds a directory that is not a partition; "
             "seal into another directory (out=, --out DIR)"

@@ -25,7 +25,7 @@ from logdex._core import (
 from logdex._files import Closing
 from logdex._types import check_int64
 from logdex.kafka import checkpoint
-from logdex.kafka.files import TopicPartition, parse_partition_directory
+from logdex.kafka.files import META_PROPERTIES, METADATA_TOPIC, TopicPartition, parse_partition_directory
 from logdex.statistics import WriterStatistics
 
 if TYPE_CHECKING:
@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 LOCK = ".lock"
-META_PROPERTIES = "meta.properties"
-METADATA_TOPIC = "__cluster_metadata"
-"""The log of the controllers, which no broker loads as a topic."""
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _CHECKPOINT_SECONDS = 60.0
 """log.flush.offset.checkpoint.interval.ms."""

@@ -47,8 +47,8 @@ from logdex._core import (
 from logdex.hash_index.files import JOBS
 from logdex.kafka import LogDirWriter, LogWriter, TopicPartition
 from logdex.kafka.checkpoint import CLEAN_SHUTDOWN
-from logdex.kafka.files import parse_partition_directory
-from logdex.kafka.writer import LOCK, META_PROPERTIES, new_id, partition_dirs
+from logdex.kafka.files import META_PROPERTIES, parse_partition_directory
+from logdex.kafka.writer import LOCK, new_id, partition_dirs
 from logdex.source import Kind, detect
 from logdex.spark import options as opt
 from logdex.spark.index.job import attempt_name

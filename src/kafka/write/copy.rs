@@ -48,7 +48,7 @@ pub struct Transactions {
 }
 
 /// The result of a copy.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Copied {
     /// Records that were copied.
     pub records: u64,
@@ -58,8 +58,8 @@ pub struct Copied {
     pub encoded_batches: u64,
     /// Bytes that were appended.
     pub bytes: u64,
-    /// The largest id of a producer; -1 without one.
-    pub last_producer_id: i64,
+    /// An id above those of all producers.
+    pub next_producer_id: i64,
     /// Damage that was skipped.
     pub findings: Vec<Finding>,
     /// As of [`Transactions`].
@@ -186,16 +186,8 @@ impl LogWriter {
         progress: &dyn Fn(u64) -> Result<()>,
     ) -> Result<Copied> {
         let cutter = Cutter::new(ranges, as_of);
-        let copied = Copied {
-            records: 0,
-            whole_batches: 0,
-            encoded_batches: 0,
-            bytes: 0,
-            last_producer_id: -1,
-            findings: Vec::new(),
-            committed: Vec::new(),
-        };
-        let mut copying = Copying { writer: self, times, keys, now, cutter, chunk: Vec::new(), copied };
+        let mut copying =
+            Copying { writer: self, times, keys, now, cutter, chunk: Vec::new(), copied: Copied::default() };
         let (mut batches, mut damaged) = (ValidBatches::new(ranges), Vec::new());
         let (mut current, mut read, mut shown) = (0, 0, 0);
         batches.each(|number, header, batch| {
@@ -335,7 +327,7 @@ impl Copying<'_> {
         }
         self.copied.records += records;
         self.copied.whole_batches += 1;
-        self.copied.last_producer_id = self.copied.last_producer_id.max(header.producer_id);
+        self.copied.next_producer_id = self.copied.next_producer_id.max(header.producer_id.saturating_add(1));
     }
 
     /// Appends the records of some offsets, and of the times and keys, as a new batch; the whole batch if these are all of them. Offsets that are
@@ -402,7 +394,7 @@ impl Copying<'_> {
         new.finish_up_to(&like, codec, None, &mut self.chunk)?;
         self.copied.records += kept;
         self.copied.encoded_batches += 1;
-        self.copied.last_producer_id = self.copied.last_producer_id.max(header.producer_id);
+        self.copied.next_producer_id = self.copied.next_producer_id.max(header.producer_id.saturating_add(1));
         Ok(Ok(()))
     }
 }

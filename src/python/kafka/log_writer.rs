@@ -160,8 +160,8 @@ fn bootstrap_with_topics(
 /// A file, and a position, length and number of records in it.
 type PyChunk<'py> = (Location, Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
 
-/// Counts of records, of whole and of encoded batches, and of bytes; findings; producers and epochs of committed transactions; the
-/// largest id of a producer.
+/// Counts of records, of whole and of encoded batches, and of bytes; findings; producers and epochs of committed transactions; an id
+/// above those of all producers.
 type PyCopied = ((u64, u64, u64, u64), Vec<Finding>, Vec<(i64, i16)>, i64);
 
 /// Writes one partition directory, byte for byte as a Kafka 3.9.2 or 4.3.1 broker does; a broker can load it after `close`.
@@ -510,7 +510,7 @@ impl PyLogWriter {
     ///
     /// Returns:
     ///     The numbers of records, of batches copied whole, of batches that were encoded again, and of bytes; the damage that was
-    ///     skipped; producers and epochs of the markers of committed transactions.
+    ///     skipped; producers and epochs of the markers of committed transactions; an id above those of all producers.
     ///
     /// Raises:
     ///     WriteFailedError: As for `append_batches`.
@@ -537,7 +537,7 @@ impl PyLogWriter {
         })?;
         let found: Vec<_> = missing.into_iter().map(|(_, finding)| finding).chain(copied.findings).collect();
         let counts = (copied.records, copied.whole_batches, copied.encoded_batches, copied.bytes);
-        Ok((counts, found, copied.committed, copied.last_producer_id))
+        Ok((counts, found, copied.committed, copied.next_producer_id))
     }
 
     /// End the open transactions by markers, and return their number.

@@ -1,4 +1,4 @@
-"""What a terminal of 80 columns shows: each command prints lines that fit, and a pipe gets everything."""
+"""Output on a terminal of 80 columns: each command prints lines that fit, and a pipe gets everything."""
 
 from __future__ import annotations
 
