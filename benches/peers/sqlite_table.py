@@ -58,7 +58,7 @@ class SQLite(Peer):
         for first in range(0, len(keys), IN_ONE):
             some = keys[first : first + IN_ONE]
             marks = ",".join("?" * len(some))
-            found += self._connection.execute(f"SELECT phy_offset FROM k WHERE key IN ({marks})", some).fetchall()  # noqa: S608
+            found += self._connection.execute(f"SELECT phy_offset FROM k WHERE key IN ({marks})", some).fetchall()
         return found
 
     def is_right(self, answer: list[tuple[int]], offsets: NDArray[np.int64]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .segments import CODECS, VALUE_BYTES
+from .segments import VALUE_BYTES
 from .tables import ends, per_second, short, table
 
 if TYPE_CHECKING:
@@ -160,32 +160,10 @@ Printing is timed as whole processes, start included, their text thrown away:
 """
 
 
-def readme_segments(part: Part) -> Iterator[list[str]]:
-    """Return the lines of whole segments."""
-    for codec in CODECS:
-        times = [
-            ends(part.measured.times(f"{codec}_{size}_records_native", f"{codec}_{size}_records_java"))
-            for size in VALUE_BYTES
-        ]
-        yield [
-            f"Kafka segment to Arrow beside Java's `FileRecords`, codec {codec}, values of 100 B / 1 KB",
-            " / ".join(times) + " times as fast",
-        ]
-
-
-def readme_lookups(part: Part) -> Iterator[list[str]]:
-    """Return the line of offset index lookups."""
-    times = [ends(part.measured.times(name, "java")) for name in ("native_batch", "native_single")]
-    yield [
-        "Kafka offset index beside Java's `OffsetIndex#lookup`, batch / one by one",
-        " / ".join(times) + " times as fast",
+def readme(part: Part) -> list[str]:
+    """Return the row of the short table."""
+    times = [
+        ends(part.measured.times(f"none_{size}_records_native", f"none_{size}_records_java")) for size in VALUE_BYTES
     ]
-
-
-def readme_readers(part: Part) -> Iterator[list[str]]:
-    """Return the line of other readers."""
-    measured = part.measured
-    kind = "none_100"
-    others = {"kafka-python": "logdex", "aiokafka": "logdex", "kafka-dump-log": LARGER}
-    times = [f"{who} {ends(measured.times(f'{kind}/{mine}', f'{kind}/{who}'))}" for who, mine in others.items()]
-    yield ["Kafka segment to Arrow from Python, values of 100 B: times as fast as others", "; ".join(times)]
+    words = "Kafka: a segment to Arrow beside Java's `FileRecords`, values of 100 B / 1 KB"
+    return [words, f"{' / '.join(times)} times as fast"]

@@ -6,6 +6,7 @@ No other module decides what a path is.
 from __future__ import annotations
 
 import errno
+import fnmatch
 import re
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 By: TypeAlias = Literal["topic", "queue", "day"]
 
 _DAY_MS = 86_400_000
+_SHELL_PATTERN = re.compile(r"[*?[]")
 
 
 class Usage(NamedTuple):
@@ -84,6 +86,35 @@ def grouped(parts: Iterable[Usage], by: By) -> list[Usage]:
 
 def _sortable(value: object) -> tuple[bool, object]:
     return value is None, value
+
+
+def matching_topics(wanted: Iterable[str], known: Callable[[], Iterable[str]]) -> list[str]:
+    """Return topics with the patterns among them replaced by the topics that match.
+
+    A pattern is that of a shell, with `*`, `?` or `[...]`, or a regular expression between slashes. No name of a topic has these
+    characters. A pattern that nothing matches stays, as the name of a topic that does not exist.
+
+    Args:
+        wanted: Names and patterns.
+        known: Returns all topics; called if there is a pattern.
+
+    Raises:
+        ValueError: A regular expression is invalid.
+    """
+    return list(dict.fromkeys(name for each in wanted for name in _matching(each, known)))
+
+
+def _matching(wanted: str, known: Callable[[], Iterable[str]]) -> list[str]:
+    if len(wanted) > 1 and wanted[0] == wanted[-1] == "/":
+        try:
+            pattern = re.compile(wanted[1:-1])
+        except re.error as error:
+            raise ValueError(f"{wanted}: expected a regular expression between slashes: {error}") from None
+    elif _SHELL_PATTERN.search(wanted):
+        pattern = re.compile(fnmatch.translate(wanted))
+    else:
+        return [wanted]
+    return sorted(filter(pattern.fullmatch, known())) or [wanted]
 
 
 class GroupOffset(NamedTuple):

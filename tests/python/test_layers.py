@@ -36,14 +36,16 @@ LAYERS = {
     "statistics": {"_core"},
     "_filesystem": {"_core"},
     "arrow": {"_core", "_types"},
-    "polars": BASE | {"hash_index"},
+    "pushdown": BASE | {"hash_index"},
+    "polars": {"pushdown", "source"},
+    "duckdb": {"_core", "errors", "hash_index", "pushdown", "source"},
     "hash_index": BASE | {"arrow"},
     "rocketmq": BASE | {"arrow", "hash_index"},
     "kafka": BASE | {"arrow", "hash_index"},
     "spark": BASE | {"arrow", "hash_index", "rocketmq", "kafka"},
     "broker": BASE | {"hash_index", "rocketmq"},
     "browse": BASE | {"arrow", "hash_index", "rocketmq", "kafka"},
-    "cli": BASE | {"arrow", "hash_index", "rocketmq", "kafka", "browse"},
+    "cli": BASE | {"arrow", "duckdb", "hash_index", "rocketmq", "kafka", "browse", "pushdown"},
 }
 # The names of the brokers in the library: types for the type checker, imported on first use.
 LAZY = {"rocketmq/__init__.py": {"broker"}}
@@ -69,6 +71,7 @@ OPTIONAL_IN = {
     "_filesystem.py": {"pyarrow"},
     "arrow.py": {"pandas", "polars", "pyarrow"},
     "polars.py": {"polars"},
+    "duckdb.py": {"duckdb", "pyarrow"},
     # For types.
     "kafka/find.py": {"pandas", "polars"},
     "rocketmq/find.py": {"pandas", "polars"},
@@ -154,6 +157,7 @@ TESTED_ELSEWHERE = {
     "kafka/groups": "cli/commands/test_groups.py",
     "kafka/log_dir": "kafka/test_find.py",
     "kafka/overview": "cli/test_sources.py",
+    "pushdown": "test_polars.py",
     "rocketmq/broker_config": "broker/rocketmq/test_tables.py",
     "rocketmq/fastjson": "broker/rocketmq/test_tables.py",
     "rocketmq/layout": "rocketmq/test_store.py",
@@ -187,7 +191,7 @@ def test_modules_import_only_lower_layers(module: Path) -> None:
             target = name.split(".")[1]
             # `from logdex import open` takes a public name, not a layer.
             assert target in allowed | lazy or (
-                target not in LAYERS and layer in {"spark", "cli", "browse", "polars"}
+                target not in LAYERS and layer in {"spark", "cli", "browse", "pushdown"}
             ), f"{module}:{line} imports {name}"
 
 
@@ -352,7 +356,7 @@ def test_package_runs_without_optional_packages() -> None:
 def test_development_group_includes_the_dependencies_of_users() -> None:
     project = tomllib.loads((HOME / "pyproject.toml").read_text(encoding="utf-8"))
     extras = project["project"]["optional-dependencies"]
-    needed = [*project["project"]["dependencies"], *extras["spark"], *extras["web"], *extras["polars"]]
+    needed = [*project["project"]["dependencies"], *(line for extra in extras.values() for line in extra)]
     assert set(project["dependency-groups"]["run"]) == {line for line in needed if not line.startswith("tzdata")}
 
 

@@ -6,7 +6,6 @@ import pickle
 import sys
 import zlib
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,15 +15,17 @@ import golden_kafka
 import logdex
 from logdex.errors import CorruptFileError, UnknownTopicWarning
 from logdex.kafka import Log, LogDir
+from logdex.pushdown import OF_MESSAGES, Rows, pushed_options
 from logdex.rocketmq import IndexService, MessageStore, StoreWriter
 from message_frames import frame_with_body
+from process_counts import bytes_read
 
 pl = pytest.importorskip("polars")
 lazy = pytest.importorskip("logdex.polars")
 col, lit = pl.col, pl.lit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from pathlib import Path
 
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=timezone.utc)
 ENGINES = ("in-memory", "streaming")
@@ -34,13 +35,13 @@ ENGINES = ("in-memory", "streaming")
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """Collect the options of each read."""
     seen: list[dict[str, Any]] = []
-    begin = lazy._Reader.stream
+    begin = Rows.read
 
-    def stream(reader: Any, options: dict[str, Any]) -> Any:
-        seen.append(options)
-        return begin(reader, options)
+    def read(rows: Rows, options: dict[str, Any]) -> Any:
+        seen.append({**options, **rows.filters})
+        return begin(rows, options)
 
-    monkeypatch.setattr(lazy._Reader, "stream", stream)
+    monkeypatch.setattr(Rows, "read", read)
     return seen
 
 
@@ -169,7 +170,7 @@ def test_queries_of_records_are_those_of_the_eager_read(case: str, tmp_path: Pat
     ],
 )  # fmt: skip
 def test_conditions_become_options_of_the_read(condition: Any, options: dict[str, Any]) -> None:
-    assert lazy._options(condition, lazy._OF_MESSAGES) == options
+    assert pushed_options(OF_MESSAGES, lazy.conditions(condition)) == options
 
 
 def test_the_plan_shows_what_is_pushed(tmp_path: Path, reads: list[dict[str, Any]]) -> None:
@@ -188,18 +189,6 @@ def test_an_option_of_the_caller_stays(tmp_path: Path, reads: list[dict[str, Any
     assert found.height > 0
     assert set(found["topic"]) == {"t"}
     assert (reads[-1]["topics"], reads[-1]["scan"]) == (["t", "AaTopic"], True)
-
-
-def bytes_read(call: Callable[[], Any]) -> int:
-    """Return how many bytes this process reads by read calls in a call."""
-
-    def total() -> int:
-        lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
-        return int(dict(line.split(": ") for line in lines)["rchar"])
-
-    before = total()
-    call()
-    return total() - before
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts bytes by /proc")
@@ -293,6 +282,6 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
 
 def test_a_reader_pickles(tmp_path: Path) -> None:
     with MessageStore.open(golden.unpack("basic", tmp_path)) as store:
-        reader = pickle.loads(pickle.dumps(lazy._Reader(store, {"topics": ["t"]})))  # noqa: S301 -- our own
+        reader = pickle.loads(pickle.dumps(lazy._Reader(Rows(store, {"topics": ["t"]}))))  # noqa: S301 -- our own
         frames = pl.concat(reader(["phy_offset"], None, None, None))
         assert frames.height == pl.DataFrame(store.messages("t").read_all()).height

@@ -18,7 +18,7 @@ from logdex import Source
 from logdex._core import locate
 from logdex.kafka import Log, LogDir
 from logdex.rocketmq import IndexService, MessageStore
-from logdex.source import Kind, detect
+from logdex.source import Kind, detect, matching_topics
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -186,3 +186,38 @@ def test_the_package_itself_imports_no_broker() -> None:
     program = "import sys, logdex; print(*sorted(name for name in sys.modules if name.startswith('logdex.')))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert not {"logdex.rocketmq", "logdex.kafka", "logdex.hash_index"} & set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        (["orders"], ["orders"]),
+        (["ord*"], ["orders", "orders-eu"]),
+        (["ORD*"], ["ORD*"]),
+        (["*-eu", "orders"], ["orders-eu", "orders"]),
+        (["/.*e[a-z]s?/"], ["orders", "orders-eu"]),
+        (["/rders/"], ["/rders/"]),
+        (["[%p]*"], ["%RETRY%g", "pay"]),
+        (["pa?"], ["pay"]),
+        (["*", "orders"], ["%RETRY%g", "orders", "orders-eu", "pay"]),
+    ],
+)
+def test_patterns_are_replaced_by_topics(wanted: list[str], found: list[str]) -> None:
+    assert matching_topics(wanted, lambda: ["pay", "orders-eu", "orders", "%RETRY%g"]) == found
+
+
+def test_topics_by_patterns(places: dict[str, Path]) -> None:
+    with pytest.raises(ValueError, match="regular expression between slashes"):
+        matching_topics(["/(/"], list)
+    with MessageStore.open(places["store"]) as store:
+        wanted = [topic for topic in store.topics if topic.startswith("t")]
+        expected = store.messages(topics=wanted).read_all()
+        assert expected.num_rows
+        for how in ({"topic": "t*"}, {"topics": ["/t.*/"]}, {"topic": "*", "topics": "t*"}):
+            assert store.messages(**how).read_all() == expected
+        with pytest.warns(logdex.UnknownTopicWarning, match="no*"):
+            assert store.messages("no*").read_all().num_rows == 0
+    with LogDir.open(places["log dir"]) as logs:
+        some = [each for each in logs.partitions() if each.topic.startswith("cod-n")]
+        assert logs.partitions("cod-n*") == logs.partitions(["/cod-n.*/"]) == some
+        assert 0 < logs.records("cod-n*").read_all().num_rows < logs.records().read_all().num_rows

@@ -249,6 +249,12 @@ def time_zone(text: str) -> Callable[[int], int] | None:
     return offset_at
 
 
+def zone_name(text: str) -> str:
+    """Parse a time zone as `time_zone` does, and return its name."""
+    time_zone(text)
+    return text
+
+
 def column_names(text: str) -> list[str]:
     """Parse names of columns with commas between."""
     return [name for each in text.split(",") if (name := each.strip())]
@@ -394,6 +400,10 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "type": _pattern,
         "metavar": "REGEX",
         "help": "only with a match of this regular expression in the body; `logdex grep --help` has more",
+    },
+    "--where": {
+        "metavar": "EXPR",
+        "help": "only where this condition of SQL holds, on columns and fields of decoded bodies; see `logdex sql --help`",
     },
     "--limit": {"type": count, "metavar": "N", "help": "at most N rows"},
     "--body": {"action": "store_true", "help": "print the bodies, too"},

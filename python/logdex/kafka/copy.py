@@ -87,7 +87,7 @@ def copy(
     Args:
         source: The log directory, open or by its path or URL. It is only read.
         directory: The new log directory: missing, empty, or formatted and never used.
-        topics: One topic, or several; None: all except those with the state of the cluster.
+        topics: Topics by names and patterns (see `LogDir.named_topics`); None: all except those with the state of the cluster.
         partitions: One partition of the topics, or several, by their numbers; None: all.
         begin: First timestamp of records, ms or an aware datetime; None: no bound.
         end: Last timestamp of records, included.
@@ -160,7 +160,7 @@ def _wanted(
     logs: LogDir, topics: str | Iterable[str] | None, partitions: int | Iterable[int] | None
 ) -> list[TopicPartition]:
     """Return the partitions to copy."""
-    names = None if topics is None else [topics] if isinstance(topics, str) else list(topics)
+    names = logs.named_topics(topics)
     if names and (internal := INTERNAL.intersection(names)):
         text = "expected topics of users; it has the state of one cluster (consumer groups: groups=True)"
         raise ValueError(f"topics: {min(internal)}: {text}")

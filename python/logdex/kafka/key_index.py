@@ -160,7 +160,7 @@ def check_targets(partitions: Iterable[TopicPartition], directory: Path, header:
 
 def partitions_of(logs: LogDir, topics: str | Iterable[str] | None) -> list[TopicPartition]:
     """Return the partitions of some topics, each of which must have one; None: of all."""
-    wanted = None if topics is None else {topics} if isinstance(topics, str) else set(topics)
+    wanted = logs.named_topics(topics)
     partitions = logs.partitions(wanted)
     missing = (wanted or set()) - {each.topic for each in partitions}
     if missing:

@@ -27,7 +27,7 @@ from logdex.kafka.sealed import SealedKeys, seal
 from logdex.kafka.tiered import join_log_dir
 from logdex.kafka.verify import verify_checkpoints
 from logdex.report import Report, merge, warn_of_topics
-from logdex.source import Info, Kind, Source, Table, check_by, detect, grouped
+from logdex.source import Info, Kind, Source, Table, check_by, detect, grouped, matching_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -150,10 +150,14 @@ class LogDir(Source):
         return found
 
     def partitions(self, topic: str | Iterable[str] | None = None) -> list[TopicPartition]:
-        """Return the partitions of one topic or several, sorted; None: all."""
+        """Return the partitions of one topic or several, sorted; None: all. A topic may be a pattern: see `named_topics`."""
         self._check_open()
-        wanted = None if topic is None else {topic} if isinstance(topic, str) else set(topic)
-        return [TopicPartition(*each) for each in _core.list_partitions(self._directory, wanted)]
+        return [TopicPartition(*each) for each in _core.list_partitions(self._directory, self.named_topics(topic))]
+
+    def named_topics(self, topic: str | Iterable[str] | None) -> set[str] | None:
+        """Return topics by their names, or by patterns: `order*`, or a regular expression between slashes; None: all."""
+        names = [topic] if isinstance(topic, str) else topic
+        return None if names is None else {*matching_topics(names, lambda: self.topics)}
 
     def log(self, topic: str, partition: int) -> Log:
         """Return the log of a partition. It stays open with this directory, and is opened again if it was closed.
@@ -355,8 +359,8 @@ class LogDir(Source):
     ) -> SegmentReader:
         """Read the records of several partitions, one partition after the other, each in the order of its offsets.
 
-        `topic` is one topic or several; None: all. `partitions` is one number or several, of each topic. The other arguments are
-        those of `Log.records`; the offsets are for every partition.
+        `topic` is one topic or several, or patterns (see `named_topics`); None: all. `partitions` is one number or several, of
+        each topic. The other arguments are those of `Log.records`; the offsets are for every partition.
 
         Raises:
             CorruptFileError: While reading, with `on_error="raise"`: path and byte offset of a damaged batch.
@@ -365,7 +369,7 @@ class LogDir(Source):
         Warns:
             UnknownTopicWarning: The directory has no partition of a topic.
         """
-        wanted = None if topic is None else {topic} if isinstance(topic, str) else set(topic)
+        wanted = self.named_topics(topic)
         chosen = self.partitions(wanted)
         if wanted is not None and wanted.difference(each.topic for each in chosen):
             warn_of_topics(wanted, self.topics)

@@ -29,7 +29,7 @@ from logdex.rocketmq.queues import totals
 from logdex.rocketmq.read import check_scan, planned_messages, with_warning_of_topics
 from logdex.rocketmq.rebuild import build_index, build_queues
 from logdex.rocketmq.sealed import open_store, seal
-from logdex.source import Info, Kind, Source, Table, check_by, detect, grouped
+from logdex.source import Info, Kind, Source, Table, check_by, detect, grouped, matching_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
@@ -383,12 +383,13 @@ class MessageStore(Source):
         the log.
 
         Args:
-            topic: Only this topic, as stored; None: all.
+            topic: Only this topic, as stored, or the topics that match a pattern: `Order*`, or a regular expression between
+                slashes; None: all.
             queue_id: Only this queue of the topic, or of every topic.
             begin: First store time, ms or an aware datetime; None: no bound.
             end: Last store time, included.
             columns: Names of message columns, in the order wanted; None: all.
-            topics: Only this topic, or these topics.
+            topics: Only this topic, or these topics; names and patterns as in `topic`.
             keys: Only messages that carry one of these: as their unique key, or as one of their space-separated keys.
             tags: Only messages with one of these tags.
             matches: Only messages in whose body this regular expression is found: a `str`, a `bytes`, or a `Pattern` with fields
@@ -421,10 +422,10 @@ class MessageStore(Source):
         self._check_open()
         check_int64(begin_phy_offset=begin_phy_offset, end_phy_offset=end_phy_offset)
         check_queue_id(queue_id)
-        chosen = _topics(topics)
+        chosen = self._named_topics(_topics(topics))
         if topic is not None:
-            (topic,) = _texts("topic", [topic])
-            chosen = [topic] if chosen is None or topic in chosen else []
+            named = self._named_topics(_texts("topic", [topic])) or []
+            chosen = [each for each in named if chosen is None or each in chosen]
         check_scan(scan)
         conditions: dict[str, Any] = {"queue_id": queue_id, "begin": begin, "end": end, "keys": keys, "tags": tags}
         conditions["matches"] = matches
@@ -524,6 +525,10 @@ class MessageStore(Source):
             topics, findings = self._read_topics()
             Damage.of(findings).warn()
         return topics
+
+    def _named_topics(self, wanted: Iterable[str] | None) -> list[str] | None:
+        """Return topics by names and patterns; None: all."""
+        return None if wanted is None else matching_topics(wanted, lambda: self._topics_here(scan=True) or ())
 
     def _read_topics(self) -> tuple[list[str], list[Finding]]:
         """Return the topics of the log, and the findings of skipped data if it was read for them."""

@@ -47,6 +47,11 @@ WORDS: dict[str, list[list[str]]] = {
     "kafka verify": [["logs"]],
     "recover": [["store", "--dry-run"], ["store"], ["logs", "--dry-run"], ["logs"], ["damaged"]],
     "seal": [["store", "--out", "new"], ["logs", "--out", "new-logs"]],
+    "sql": [
+        ["store", "SELECT topic, tags, queue_id, phy_offset, store_timestamp, keys, properties FROM messages"],
+        ["logs", "FROM records", "--explain"],
+        ["logs", "FROM queues"],
+    ],
     "stats": [["store/index"]],
     "verify": [["store"], ["logs"], ["damaged"], ["store/index"]],
 }

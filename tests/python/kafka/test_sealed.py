@@ -148,7 +148,7 @@ def test_rows_are_the_keys_of_the_records(kafka_logs: Callable[[str], Path], tmp
         paths = sorted((out / "_logdex/keys").iterdir())
         rows = pa.concat_tables([pq.read_table(path) for path in paths])
         assert rows.schema.equals(COLUMNS)
-        query = f"SELECT * EXCLUDE (timestamp) FROM read_parquet({[str(path) for path in paths]})"  # noqa: S608 -- our own
+        query = f"SELECT * EXCLUDE (timestamp) FROM read_parquet({[str(path) for path in paths]})"
         columns = rows.drop_columns("timestamp").to_pydict().values()
         assert duckdb.execute(query).fetchall() == list(zip(*columns, strict=True))
         assert pl.read_parquet(paths).to_dict(as_series=False) == rows.to_pydict()

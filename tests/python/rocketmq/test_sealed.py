@@ -184,13 +184,13 @@ def test_a_lookup_reads_one_small_row_group_that_other_programs_read_too(tmp_pat
     assert len(rows) == sum(groups["group_rows"]) == groups["entries"]
     polars_rows = pl.read_parquet(path).to_dict(as_series=False)
     assert polars_rows == expected
-    query = f"SELECT * REPLACE (epoch_ms(store_timestamp) AS store_timestamp) FROM '{path}'"  # noqa: S608 -- our own
+    query = f"SELECT * REPLACE (epoch_ms(store_timestamp) AS store_timestamp) FROM '{path}'"
     times = pc.cast(rows["store_timestamp"], pa.int64()).to_pylist()
     columns = [expected["key_hash"], expected["phy_offset"], times]
     assert duckdb.execute(query).fetchall() == list(zip(*columns, strict=True))
     hashes = expected["key_hash"]
     count = hashes.count(hashes[5_000])
-    only = f"SELECT key_hash FROM '{path}' WHERE key_hash = {hashes[5_000]}"  # noqa: S608 -- a number
+    only = f"SELECT key_hash FROM '{path}' WHERE key_hash = {hashes[5_000]}"
     assert duckdb.execute(only).fetchall() == [(hashes[5_000],)] * count
     assert len(pq.read_table(path, filters=[("key_hash", "=", hashes[5_000])])) == count
 

@@ -29,6 +29,7 @@ they can be trusted; else the log is scanned.
   logdex cat /data/store --topic Orders --begin -2h --body
   logdex cat /data/store --tail 10 --follow
   logdex cat /data/store --json | jq -r .keys
+  logdex cat /data/store -t Orders --decode body=json --where "body.user.id = 'u1' AND tags = 'TagA'"
   logdex cat /var/kafka-logs -t orders -n 5 --format '%t %p %o %k %s'
 
 The letters of a format are those of kcat: %t topic, %p queue or partition, %o offset, %T time in
@@ -38,7 +39,7 @@ ms, %k keys or key, %s body or value, %h properties or headers; %K and %S are le
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source(parser, STORE_OR_LOG, metavar="STORE")
-    add_options(parser, *FILTERS, *OPEN, "--body", "--decode", "--grep")
+    add_options(parser, *FILTERS, *OPEN, "--body", "--decode", "--grep", "--where")
     options = "print each row in this format, and its bytes as they are"
     parser.add_argument("--format", "-f", type=row_format, metavar="FORMAT", help=options)
     add_options(parser, "--columns")
@@ -53,12 +54,12 @@ def _run(arguments: argparse.Namespace) -> int:
         raise ValueError("--format: expected neither --json nor --columns with it")
     with open_path(arguments) as opened, opened.reporting_unread(arguments):
         if arguments.tail is not None or arguments.follow:
+            if arguments.where is not None:
+                raise ValueError("--where: expected neither --tail nor --follow with it")
             printed = _cat_logs(opened, arguments)
         else:
-            how = _how(arguments)
-            stream = opened.rows(arguments, body=_prints_bodies(arguments))
-            printed = say_rows(limited_batches(stream, arguments.limit), **how)
-            opened.say_skipped(stream)
+            with opened.matching_rows(arguments, body=_prints_bodies(arguments)) as stream:
+                printed = say_rows(limited_batches(stream, arguments.limit), **_how(arguments))
         if not printed and arguments.tail != 0 and arguments.limit != 0:
             complain(nothing_matches(arguments, arguments.topic or (), *opened.held(arguments.topic)))
     return 0 if printed else 1

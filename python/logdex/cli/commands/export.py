@@ -41,7 +41,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source(parser, STORE_OR_LOG, metavar="STORE")
     target = ".parquet, .json, .jsonl or .csv, and must not exist; - prints JSON lines"
     parser.add_argument("file", metavar="FILE", help=target)
-    add_options(parser, *FILTERS, *OPEN, "--columns", "--decode", "--grep")
+    add_options(parser, *FILTERS, *OPEN, "--columns", "--decode", "--grep", "--where")
     parser.add_argument("--no-body", action="store_true", help="leave out the bodies")
     compressions = ("none", "snappy", "gzip", "zstd", "lz4", "brotli")
     parser.add_argument("--compression", choices=compressions, help="of Parquet (default: snappy)")
@@ -98,9 +98,11 @@ def _write(write: _Format, sink: BinaryIO, arguments: argparse.Namespace) -> int
     """Write the rows. The progress is the position in the log, or the bytes of batches without `phy_offset`."""
     rows = 0
     with open_path(arguments) as opened, opened.reporting_unread(arguments), Progress("export") as progress:
-        stream = opened.rows(arguments, body=not arguments.no_body)
         begin, total = opened.bytes_of_log()
-        with write(sink, stream.schema, arguments) as write_batch:
+        with (
+            opened.matching_rows(arguments, body=not arguments.no_body) as stream,
+            write(sink, stream.schema, arguments) as write_batch,
+        ):
             for batch in limited_batches(stream, arguments.limit):
                 write_batch(batch)
                 rows += batch.num_rows
@@ -108,7 +110,6 @@ def _write(write: _Format, sink: BinaryIO, arguments: argparse.Namespace) -> int
                     progress(batch.column("phy_offset")[batch.num_rows - 1].as_py() - begin, total)
                 else:
                     progress.add(batch.nbytes)
-        opened.say_skipped(stream)
         if not rows and arguments.limit != 0:
             complain(nothing_matches(arguments, arguments.topic or (), *opened.held(arguments.topic)))
     return rows

@@ -57,6 +57,8 @@ _ANY_TOPIC = "*"
 
 
 class _KafkaOpened(Opened):
+    bodies = ("value",)
+
     def __init__(self, kind: Kind, opened: LogDir | Log | LogSegment) -> None:
         super().__init__(kind.value, None if isinstance(opened, LogSegment) else opened)
         self.opened = opened
@@ -78,6 +80,7 @@ class _KafkaOpened(Opened):
         if isinstance(self.opened, LogDir) and filters.queue is not None and filters.topic is None:
             raise ValueError("a partition without a topic; expected both")
         if isinstance(self.opened, LogDir) and filters.topic is not None:
+            filters.topic = sorted(self.opened.named_topics(filters.topic) or ())
             warn_of_topics(filters.topic, self.opened.topics)
         logs = [self.opened] if isinstance(self.opened, LogSegment) else self._logs(filters.topic)
         topics, queue = filters.topic, filters.queue
@@ -91,8 +94,6 @@ class _KafkaOpened(Opened):
         begin: int | None,
         end: int | None,
     ) -> SegmentReader:
-        if filters.tag:
-            raise ValueError("--tag: expected RocketMQ messages; Kafka records have no tags")
         parts: list[RecordPart | Finding] = []
         for log in logs:
             if isinstance(log, Log):
@@ -101,16 +102,12 @@ class _KafkaOpened(Opened):
                 raise ValueError(f"--isolation: expected a partition's directory, found a segment: {log.path}")
             else:
                 parts.append((log, begin, end, None))
-        return read_records(
-            parts,
-            begin=filters.begin,
-            end=filters.end,
-            keys=filters.key,
-            matches=filters.matches,
-            columns=chosen_columns(filters, RECORD_COLUMNS, () if body else ("value",)),
-            on_error="skip" if filters.skip_damaged else "raise",
-            decode=dict(getattr(filters, "decode", ())),
-        )
+        columns = chosen_columns(filters, RECORD_COLUMNS, () if body else self.bodies)
+        return read_records(parts, columns=columns, **_filters(filters))
+
+    def options(self, filters: argparse.Namespace) -> dict[str, Any]:
+        of_dir = {"topic": filters.topic, "partitions": filters.queue} if isinstance(self.opened, LogDir) else {}
+        return {**of_dir, "begin_offset": filters.offset, "isolation": filters.isolation, **_filters(filters)}
 
     def bytes_after(self, filters: argparse.Namespace, path: str, offset: int) -> int:
         """Return how many bytes of the wanted logs follow a byte offset in one of their files."""
@@ -265,6 +262,20 @@ class _KafkaOpened(Opened):
         if not isinstance(self.opened, LogDir):
             return [self.opened] if isinstance(self.opened, Log) else []
         return [self.opened.log(each.topic, each.partition) for each in self.opened.partitions(topics)]
+
+
+def _filters(filters: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of a read besides its place."""
+    if filters.tag:
+        raise ValueError("--tag: expected RocketMQ messages; Kafka records have no tags")
+    return {
+        "begin": filters.begin,
+        "end": filters.end,
+        "keys": filters.key,
+        "matches": filters.matches,
+        "on_error": "skip" if filters.skip_damaged else "raise",
+        "decode": dict(getattr(filters, "decode", ())) or None,
+    }
 
 
 def _bounds(log: Log | LogSegment, offset: int | None) -> tuple[int, int]:

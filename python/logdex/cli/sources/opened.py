@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from logdex._files import Closing
+from logdex.cli.arguments import chosen_columns
 from logdex.cli.output import complain, say_built, time_text
 from logdex.errors import CorruptFileError
 from logdex.report import size_text, unknown_topic
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from logdex._core import BatchStream, SegmentReader
     from logdex.cli.output import Progress
+    from logdex.duckdb import Tables
     from logdex.report import Finding, Report
     from logdex.source import By, GroupOffset, Source, Table, Usage
 
@@ -70,7 +72,13 @@ class Verdict:
 
 
 class Opened(Closing):
-    """One opened path. The defaults are those of a path without rows."""
+    """One opened path. The defaults are those of a path without rows.
+
+    Attributes:
+        bodies: The columns that are printed on demand only.
+    """
+
+    bodies: tuple[str, ...] = ()
 
     def __init__(self, kind: str, source: Source | None = None) -> None:
         """Use a source; None for a file or a part. `kind` is the kind of the path in words."""
@@ -100,6 +108,33 @@ class Opened(Closing):
         """Return the rows that pass the options `FILTERS`, in log order; without bodies unless `body`."""
         del filters, body
         raise ValueError(f"{self.kind}: {NO_MESSAGES}")
+
+    def options(self, filters: argparse.Namespace) -> dict[str, Any]:
+        """Return the options of a read of the rows that pass the options `FILTERS`, None for those that are not given."""
+        del filters
+        return {}
+
+    def tables(self, filters: argparse.Namespace, *, empty: bool = False) -> Tables:
+        """Return tables for queries; messages or records are those that pass the options `FILTERS`."""
+        from logdex.duckdb import Tables  # noqa: PLC0415 -- optional
+        from logdex.pushdown import Rows  # noqa: PLC0415 -- as above
+
+        given = {name: value for name, value in self.options(filters).items() if value is not None}
+        return Tables(Rows(self._whole(), given), empty=empty)
+
+    @contextlib.contextmanager
+    def matching_rows(self, filters: argparse.Namespace, *, body: bool) -> Iterator[Any]:
+        """Read the rows of `rows` that pass `--where`, a stream with a schema; then print what was skipped."""
+        if filters.where is None:
+            stream = self.rows(filters, body=body)
+            yield stream
+            self.say_skipped(stream)
+            return
+        with self.tables(filters) as tables:
+            columns = chosen_columns(filters, tables.schema.names, () if body else self.bodies)
+            yield tables.where(filters.where, columns)
+            for _, stream in tables.reads:
+                self.say_skipped(stream)
 
     def logs(self, filters: argparse.Namespace, *, body: bool) -> Sequence[LogRead]:
         """Return the logs that hold the rows of `rows`."""

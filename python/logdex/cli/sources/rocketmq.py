@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 MESSAGE_COLUMNS = tuple(field.name for field in fields(Message))
 _QUEUES = ("consumequeue", "batchconsumequeue")
 _EXTENSIONS = "consumequeue_ext"
-_BODY = ("body", "body_crc", "body_error")
 _TABLES = "config"
 _OF_KAFKA_COPIES = ("partition", "key", "header", "as_of", "groups", "committed")
 """Options of copies of log directories."""
@@ -72,6 +71,8 @@ _OF_ENDS = {"checkpoint", "file-empty", "file-size", "log-ghost"}
 
 
 class _StoreOpened(Opened):
+    bodies = ("body", "body_crc", "body_error")
+
     def __init__(self, path: Path, store: MessageStore) -> None:
         super().__init__(store.kind, store)
         self._store = store
@@ -145,23 +146,27 @@ class _StoreOpened(Opened):
         return self._read(filters, body, self._first(filters), None)
 
     def _read(self, filters: argparse.Namespace, body: bool, begin: int | None, end: int | None) -> BatchStream:  # noqa: FBT001 -- passed on
+        options = {**self.options(filters), "begin_phy_offset": begin, "end_phy_offset": end}
+        return self._store.messages(
+            columns=chosen_columns(filters, MESSAGE_COLUMNS, () if body else self.bodies), **options
+        )
+
+    def options(self, filters: argparse.Namespace) -> dict[str, Any]:
         if filters.isolation:
             raise ValueError("--isolation: expected Kafka records; a RocketMQ log has no open transactions")
         if not filters.skip_damaged:
             raise ValueError("--no-skip-damaged: expected Kafka records; a RocketMQ log is always read to its end")
-        return self._store.messages(
-            topics=filters.topic,
-            queue_id=filters.queue,
-            begin=filters.begin,
-            end=filters.end,
-            keys=filters.key,
-            tags=filters.tag,
-            matches=filters.matches,
-            begin_phy_offset=begin,
-            end_phy_offset=end,
-            columns=chosen_columns(filters, MESSAGE_COLUMNS, () if body else _BODY),
-            decode=dict(getattr(filters, "decode", ())),
-        )
+        return {
+            "topics": filters.topic,
+            "queue_id": filters.queue,
+            "begin": filters.begin,
+            "end": filters.end,
+            "keys": filters.key,
+            "tags": filters.tag,
+            "matches": filters.matches,
+            "begin_phy_offset": self._first(filters),
+            "decode": dict(getattr(filters, "decode", ())) or None,
+        }
 
     def _first(self, filters: argparse.Namespace) -> int | None:
         """Return the position in the log of `--offset`, which with a topic and a queue is an offset in this queue."""
