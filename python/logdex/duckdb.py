@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from logdex._core import BatchStream, SegmentReader
     from logdex.source import Source
 
-__all__ = ["Tables", "connect"]
+__all__ = ["connect"]
 
 _QUEUES = pa.schema({"topic": pa.string(), "queue_id": pa.int32(), "messages": pa.int64(), "log_bytes": pa.int64()})
 _GROUPS = pa.schema(

@@ -142,6 +142,7 @@ COMMANDS = (
     ("verify", URL),
     ("cat", URL),
     ("grep", "x", URL),
+    ("sql", URL, "SELECT 1"),
     ("find", URL, "T", "k"),
     ("explain", URL, "T", "k"),
     ("stats", URL),

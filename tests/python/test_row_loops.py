@@ -36,6 +36,8 @@ ALLOWED: dict[str, str] = {
     "arrow.py: to_pandas": "columns stay Arrow columns",
     "cli/commands/export.py: _write": "one value a batch, for the progress line",
     "cli/commands/grep.py: _shown": "one value a batch, for the progress line",
+    "cli/commands/sql.py: _say": "printed rows, in JSON, or fitted to the terminal",
+    "duckdb.py: _parse.operands": "constants of a query",
     "kafka/overview.py: _time_at": "the first time of a day",
     "rocketmq/overview.py: _time_at": "the first time of a day",
     "cli/sources/rocketmq.py: _StoreOpened._first": "the place of one queue offset",

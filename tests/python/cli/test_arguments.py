@@ -54,6 +54,7 @@ _WORDS: dict[str, Callable[[Path], list[object]]] = {
     "kafka build-index": lambda new: [new / "index"],
     "seal": lambda new: ["--out", new / "sealed"],
     "copy": lambda new: [new / "copy"],
+    "sql": lambda _: ["SELECT count(*) FROM records"],
 }
 
 

@@ -35,7 +35,19 @@ ON_ONE_PATH = [
     name
     for name in commands.names()
     if name
-    not in {"find", "explain", "export", "build-index", "build-queues", "copy", "grep", "kafka", "replicate", "serve"}
+    not in {
+        "find",
+        "explain",
+        "export",
+        "build-index",
+        "build-queues",
+        "copy",
+        "grep",
+        "kafka",
+        "replicate",
+        "serve",
+        "sql",
+    }
 ]
 """Commands that need one path and nothing else, and end."""
 

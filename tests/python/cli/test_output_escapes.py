@@ -123,6 +123,7 @@ _WITH_WORDS = {
     "copy",
     "export",
     "recover",
+    "sql",
     "kafka",
 }
 # These run until they are stopped, or need a broker.
@@ -139,6 +140,15 @@ def _store_commands(root: Path, target: Path) -> Iterator[tuple[object, ...]]:
         for options in ((), ("--body",), ("-o",), ("-v",), ("-c",)):
             yield ("grep", r"\W", root, root, "--in", "body,keys,properties", *options, *json)
         yield ("grep", f"({_ESCAPES}", root, *json)
+        for query in (
+            "FROM messages",
+            "FROM queues",
+            f"SELECT 1 AS '{_ESCAPES}'",
+            f"SELECT '{_ESCAPES}",
+            f"FROM t{_ESCAPES}",
+        ):
+            yield ("sql", root, query, *json)
+            yield ("sql", root, query, "--explain", *json)
         yield ("cat", root, "--topic", topic, *json)
         yield ("cat", root, "--topic", f"{topic}absent", *json)
         for of in (topic, "T", "*"):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
+import json
 from typing import TYPE_CHECKING, Any
 
 from logdex.cli.arguments import FILTERS, OPEN, STORE_OR_LOG, Command, add_options, add_source, zone_name
-from logdex.cli.output import complain, say, say_lines, table
+from logdex.cli.output import complain, say, say_json, say_lines, table
 from logdex.cli.sources import open_path
 
 if TYPE_CHECKING:
@@ -78,7 +78,8 @@ def _say(relation: Any, *, as_json: bool) -> int:  # noqa: ANN401 -- of an optio
     for batch in relation.to_arrow_reader(_ROWS_OF_A_TABLE):
         columns = [column.to_pylist() for column in batch.columns]
         if as_json:
-            sys.stdout.writelines(f"{line}\n" for line in columns[0])
+            for line in columns[0]:
+                say_json(json.loads(line))
         else:
             table(zip(*columns, strict=True), () if rows else relation.columns)
         rows += batch.num_rows

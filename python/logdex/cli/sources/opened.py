@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from logdex._files import Closing
 from logdex.cli.arguments import chosen_columns
 from logdex.cli.output import complain, say_built, time_text
-from logdex.errors import CorruptFileError
+from logdex.errors import CorruptFileError, LogdexError
 from logdex.report import size_text, unknown_topic
 from logdex.source import EXPECTED_WHOLE, NO_MESSAGES, Info
 
@@ -116,9 +116,11 @@ class Opened(Closing):
 
     def tables(self, filters: argparse.Namespace, *, empty: bool = False) -> Tables:
         """Return tables for queries; messages or records are those that pass the options `FILTERS`."""
-        from logdex.duckdb import Tables  # noqa: PLC0415 -- optional
-        from logdex.pushdown import Rows  # noqa: PLC0415 -- as above
-
+        try:
+            from logdex.duckdb import Tables  # noqa: PLC0415 -- optional
+            from logdex.pushdown import Rows  # noqa: PLC0415 -- as above
+        except ImportError as error:
+            raise LogdexError(str(error)) from error
         given = {name: value for name, value in self.options(filters).items() if value is not None}
         return Tables(Rows(self._whole(), given), empty=empty)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -150,3 +151,12 @@ def test_records_of_kafka(tmp_path: Path, logdex_command: Command) -> None:
     segment = next(partition.glob("*.log"))
     assert logdex_command("sql", partition, "SELECT count(*) AS n FROM records", "--json").rows[0]["n"] > 0
     assert "expected a store, or a Kafka log" in failing(logdex_command, 2, "sql", segment, "SELECT 1")
+
+
+def test_the_missing_package_is_named(orders: Path, logdex_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    monkeypatch.delitem(sys.modules, "logdex.duckdb", raising=False)
+    for words in (("sql", orders, "SELECT 1"), ("cat", orders, "--where", "tags = 'A'")):
+        assert failing(logdex_command, 2, *words) == (
+            "logdex: logdex.duckdb needs duckdb and pyarrow: pip install 'logdex[sql]'\n"
+        )
