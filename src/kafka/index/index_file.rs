@@ -58,6 +58,11 @@ pub struct IndexFile {
     pub(crate) base_offset: i64,
     pub(crate) len: u64,
     entry_size: u64,
+    /// Entries that are not in the file yet, and the place of the first of them.
+    pending: Vec<u8>,
+    pending_at: u64,
+    /// Entries wait for [`Self::write`].
+    defers: bool,
     writer: Option<File>,
     /// The process that opened the file. A forked child has the same file, but not the entries that the parent adds.
     process: Generation,
@@ -105,6 +110,9 @@ impl IndexFile {
             base_offset,
             len,
             entry_size: N as u64,
+            pending: Vec::new(),
+            pending_at: 0,
+            defers: false,
             writer,
             process: Generation::current(),
         })
@@ -124,7 +132,18 @@ impl IndexFile {
         writer.set_len(len).map_err(|e| Error::io(path, e))?;
         new.publish()?;
         let process = Generation::current();
-        Ok(Self { path: path.into(), base_offset, len, entry_size, writer: Some(writer), process })
+        let (path, writer) = (path.into(), Some(writer));
+        Ok(Self {
+            path,
+            base_offset,
+            len,
+            entry_size,
+            pending: Vec::new(),
+            pending_at: 0,
+            defers: false,
+            writer,
+            process,
+        })
     }
 
     /// Number of entries that fit in the file.
@@ -149,10 +168,31 @@ impl IndexFile {
         })
     }
 
-    /// Writes an entry after `entries` other ones.
-    pub(crate) fn put(&self, entries: usize, bytes: &[u8]) -> Result<()> {
+    /// Adds an entry after `entries` other ones.
+    pub(crate) fn put(&mut self, entries: usize, bytes: &[u8]) -> Result<()> {
         let at = entries as u64 * self.entry_size;
-        write_all_at(self.writer()?, bytes, at).map_err(|e| Error::io(&self.path, e))
+        if !self.defers {
+            return write_all_at(self.writer()?, bytes, at).map_err(|e| Error::io(&self.path, e));
+        }
+        if self.pending.is_empty() {
+            self.pending_at = at;
+        }
+        self.pending.extend(bytes);
+        Ok(())
+    }
+
+    /// From now on entries wait for [`Self::write`].
+    pub(crate) fn defer(&mut self) {
+        self.defers = true;
+    }
+
+    /// Writes the entries that wait. After an error they still wait.
+    pub(crate) fn write(&mut self) -> Result<()> {
+        if !self.pending.is_empty() {
+            write_all_at(self.writer()?, &self.pending, self.pending_at).map_err(|e| Error::io(&self.path, e))?;
+            self.pending.clear();
+        }
+        Ok(())
     }
 
     /// Checks that the file is open for appends.

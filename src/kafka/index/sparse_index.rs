@@ -31,6 +31,9 @@ pub trait SparseIndex: Sized + Send + Sync {
     /// The file.
     fn file(&self) -> &IndexFile;
 
+    /// The file, to add entries.
+    fn file_mut(&mut self) -> &mut IndexFile;
+
     /// Number of entries.
     fn len(&self) -> usize;
 

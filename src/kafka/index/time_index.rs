@@ -74,6 +74,10 @@ impl SparseIndex for TimeIndex {
         &self.file
     }
 
+    fn file_mut(&mut self) -> &mut IndexFile {
+        &mut self.file
+    }
+
     fn len(&self) -> usize {
         self.timestamps.len()
     }

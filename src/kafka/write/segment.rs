@@ -33,6 +33,8 @@ pub(super) struct WritableSegment {
     mark: &'static str,
     file: Arc<File>,
     pub(super) size: u64,
+    /// The end of the log that is not in the file yet: a large append has few large writes.
+    unwritten: Vec<u8>,
     offset_index: Option<OffsetIndex>,
     time_index: Option<TimeIndex>,
     /// The largest timestamp, once this process has read it.
@@ -45,6 +47,9 @@ pub(super) struct WritableSegment {
     interval_bytes: u64,
     jitter_ms: i64,
 }
+
+/// Bytes that are written together.
+const WRITE_BYTES: usize = 256 << 10;
 
 /// The limits of a segment.
 #[derive(Clone, Copy, Debug)]
@@ -100,6 +105,7 @@ impl WritableSegment {
             bytes_since_entry: 0,
             created_ms: now,
             first_timestamp: None,
+            unwritten: Vec::new(),
             index_bytes: config.segment_index_bytes,
             interval_bytes: config.index_interval_bytes,
             jitter_ms: if jitter == 0 { 0 } else { random_below(jitter) },
@@ -138,10 +144,12 @@ impl WritableSegment {
         let path = self.path(I::SUFFIX);
         let options =
             IndexOptions { write: true, check: Check::Trust, base_offset: Some(self.base_offset), log_len: None };
-        match if_exists(I::open(&path, &options))? {
-            Some(index) => Ok(index),
-            None => I::create(&path, self.base_offset, self.index_bytes),
-        }
+        let mut index = match if_exists(I::open(&path, &options))? {
+            Some(index) => index,
+            None => I::create(&path, self.base_offset, self.index_bytes)?,
+        };
+        index.file_mut().defer();
+        Ok(index)
     }
 
     /// The largest timestamp: of the appends of this process, else the last entry of the time index.
@@ -188,6 +196,7 @@ impl WritableSegment {
     /// The largest timestamp of the first batch; -1: none.
     fn first_timestamp(&mut self) -> Result<i64> {
         if self.first_timestamp.is_none() {
+            self.write()?;
             let mut first = None;
             self.walk(0, Reads::Headers, |_, _, header| {
                 first = Some(header.max_timestamp);
@@ -223,6 +232,7 @@ impl WritableSegment {
 
     /// Returns the first batch that ends at an offset or later; `None` if all end before it. Source: `#translateOffset`.
     pub(super) fn translate(&mut self, offset: i64) -> Result<Option<Header>> {
+        self.write()?;
         let from = u64::try_from(self.offset_index()?.lookup(offset).position).unwrap_or(0);
         let mut found = None;
         let tail = self.walk(from, Reads::Headers, |_, _, header| {
@@ -258,10 +268,10 @@ impl WritableSegment {
         Ok(next)
     }
 
-    /// Appends whole batches. Source: `#append`.
+    /// Appends whole batches. They and their index entries are in the files after [`Self::write`]. Source: `#append`.
     ///
     /// # Errors
-    /// `Refused` for offsets that do not fit in the indexes; nothing is written then.
+    /// `Refused` for offsets that do not fit in the indexes; nothing is appended then.
     pub(super) fn append(&mut self, last_offset: i64, bytes: &[u8]) -> Result<()> {
         // The first append creates both indexes, also if it is refused.
         self.offset_index()?;
@@ -270,8 +280,11 @@ impl WritableSegment {
             return Err(Refusal::SEGMENT_OFFSET_OVERFLOW.because(text));
         }
         let mut position = self.size;
-        write_all_at(&self.file, bytes, position).map_err(|e| Error::write_failed(&self.path(".log"), e))?;
+        self.unwritten.extend(bytes);
         self.size += bytes.len() as u64;
+        if self.unwritten.len() >= WRITE_BYTES {
+            self.write_log()?;
+        }
         for (header, batch) in headers(bytes) {
             self.note_largest(&header)?;
             if self.bytes_since_entry > self.interval_bytes {
@@ -282,6 +295,22 @@ impl WritableSegment {
             position += batch.len() as u64;
         }
         Ok(())
+    }
+
+    fn write_log(&mut self) -> Result<()> {
+        let at = self.size - self.unwritten.len() as u64;
+        write_all_at(&self.file, &self.unwritten, at).map_err(|e| Error::write_failed(&self.path(".log"), e))?;
+        self.unwritten.clear();
+        Ok(())
+    }
+
+    /// Writes the batches and index entries that were appended.
+    pub(super) fn write(&mut self) -> Result<()> {
+        if !self.unwritten.is_empty() {
+            self.write_log()?;
+        }
+        self.offset_index.as_mut().map_or(Ok(()), |index| index.file_mut().write())?;
+        self.time_index.as_mut().map_or(Ok(()), |index| index.file_mut().write())
     }
 
     fn note_largest(&mut self, header: &Header) -> Result<()> {
@@ -322,6 +351,7 @@ impl WritableSegment {
     /// Adds the last entry of the time index, and cuts log and indexes. Source: `#onBecomeInactiveSegment`.
     pub(super) fn become_inactive(&mut self) -> Result<()> {
         self.append_last_time()?;
+        self.write()?;
         self.offset_index()?.trim()?;
         self.time_index()?.trim()?;
         self.trim_log()
@@ -341,6 +371,7 @@ impl WritableSegment {
                 Err(error) => return Err(error),
             }
         }
+        self.write()?;
         self.offset_index.as_mut().map_or(Ok(()), SparseIndex::trim)?;
         self.time_index.as_mut().map_or(Ok(()), SparseIndex::trim)?;
         self.trim_log()
@@ -353,6 +384,7 @@ impl WritableSegment {
 
     /// Brings the log and its indexes to the disk. Source: `#flush`.
     pub(super) fn flush(&mut self) -> Result<()> {
+        self.write()?;
         self.file.sync_all().map_err(|e| Error::write_failed(&self.path(".log"), e))?;
         self.offset_index()?.flush()?;
         self.time_index()?.flush()?;
@@ -467,8 +499,9 @@ impl WritableSegment {
         }
         let was_cut = self.size > valid;
         self.cut_log(valid)?;
-        self.offset_index()?.trim()?;
         self.append_last_time()?;
+        self.write()?;
+        self.offset_index()?.trim()?;
         self.time_index()?.trim()?;
         Ok(was_cut)
     }

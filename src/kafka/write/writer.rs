@@ -8,6 +8,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use super::log::{AppendResult, LogOptions, PartitionLog, sync_directory};
 use super::new_batch::Facts;
 use super::new_records::NewRecords;
+use super::segment::WritableSegment;
 use super::validator::{AppendOptions, Origin};
 use crate::error::{Error, Result};
 use crate::io::flush_service::{FlushService, Flushed, Pace, Schedule};
@@ -156,7 +157,10 @@ impl LogWriter {
         let mut state = self.state()?;
         self.failure.check()?;
         let log = state.log.as_mut().ok_or_else(|| self.closed())?;
-        self.failure.keep(change(log).map_err(|error| match error {
+        let changed = change(log);
+        // What was appended before a refusal stays.
+        let written = log.active().and_then(WritableSegment::write);
+        self.failure.keep(written.and(changed).map_err(|error| match error {
             Error::Io { path, source } => Error::write_failed(&path, source),
             other => other,
         }))
