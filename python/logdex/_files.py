@@ -6,7 +6,6 @@ import contextlib
 import errno
 import os
 import re
-import secrets
 from abc import ABC, abstractmethod
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -123,7 +122,7 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
     if not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     descriptor = _unnamed_file(path.parent)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     with contextlib.ExitStack() as stack:
         file: BinaryIO
         if descriptor is None:

@@ -6,8 +6,6 @@ import logging
 import warnings
 from collections import Counter
 from dataclasses import asdict, dataclass, field
-from difflib import get_close_matches
-from html import escape
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from logdex._core import finding_kinds
@@ -23,6 +21,8 @@ _SHOWN_BYTES = 64
 
 def html_table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[object]], more: int = 0) -> str:
     """Return a table for `_repr_html_`, with the number of rows that it leaves out."""
+    from html import escape  # noqa: PLC0415 -- for notebooks
+
     cells = ("".join(f"<td>{escape(printable(_text(value)))}</td>" for value in row) for row in rows)
     body = "".join(f"<tr>{line}</tr>" for line in cells)
     titles = "".join(f"<th>{escape(head)}</th>" for head in heads)
@@ -123,6 +123,8 @@ def size_text(size: float) -> str:
 def near_names(wanted: str, names: Iterable[str]) -> str:
     """Return a text with the names that are similar to a missing name, or else the first names."""
     lowered = {name.lower(): name for name in sorted(names)}
+    from difflib import get_close_matches  # noqa: PLC0415 -- after an error
+
     near = [lowered[name] for name in get_close_matches(wanted.lower(), lowered)]
     if near:
         return f"near spellings: {', '.join(near)}"

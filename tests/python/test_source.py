@@ -182,6 +182,18 @@ def test_a_command_imports_the_modules_of_one_broker(name: str, places: dict[str
     assert [module for module in loaded if module.startswith((f"logdex.{other}", f"logdex.cli.sources.{other}"))] == []
 
 
+def test_a_search_imports_nothing_that_writes_or_explains(places: dict[str, Path]) -> None:
+    program = _SEARCH.replace('if name.startswith("logdex.")', "").format(
+        words=["find", str(places["store"]), "t", "k1"]
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert "logdex.rocketmq.find" in loaded
+    assert not {name for name in loaded if name.startswith(("logdex.rocketmq.write.", "logdex.broker"))}
+    slow = {"logdex.rocketmq.copy", "logdex.rocketmq.explain", "asyncio", "difflib", "html", "random", "zoneinfo"}
+    assert not slow & loaded
+
+
 def test_the_package_itself_imports_no_broker() -> None:
     program = "import sys, logdex; print(*sorted(name for name in sys.modules if name.startswith('logdex.')))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)

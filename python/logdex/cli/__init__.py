@@ -10,7 +10,6 @@ import re
 import sys
 import traceback
 import warnings
-from difflib import get_close_matches
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -121,6 +120,8 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         root.error(f"no command {argv[0]!r}; {near_names(argv[0], known)}")
     arguments, rest = root.parse_known_args(_join_times(argv))
     if rest:
+        from difflib import get_close_matches  # noqa: PLC0415 -- after an error
+
         own: argparse.ArgumentParser = arguments.parser
         options = [option for action in own._actions for option in action.option_strings]  # noqa: SLF001 -- no public name
         near = [name for word in rest for name in get_close_matches(word.partition("=")[0], options)]

@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import unicodedata
-import uuid
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta, timezone, tzinfo
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
-from zoneinfo import ZoneInfo
 
 from logdex import _core
 from logdex._core import is_index_file_name, list_index_directory
@@ -61,6 +60,8 @@ def sort_key(name: str) -> bytes:
 def resolve_zone(zone: str | tzinfo | None) -> tzinfo | None:
     """Return the time zone of a name; None stays None, the machine's own."""
     if isinstance(zone, str):
+        from zoneinfo import ZoneInfo  # noqa: PLC0415 -- few runs need it
+
         try:
             return ZoneInfo(zone)
         except (KeyError, OSError, ValueError):
@@ -238,7 +239,7 @@ def commit_copies(files: Iterable[Path], target: Path) -> None:
     """Upload local index files into a directory of an object store, and commit them instead of the present files."""
     placed: dict[str, Committed] = {}
     for path in files:
-        place = f"{JOBS}/{uuid.uuid4().hex}/{path.name}"
+        place = f"{JOBS}/{os.urandom(16).hex()}/{path.name}"
         _core.upload_file(path, target / place)
         placed[path.name] = Committed(place, path.stat().st_size)
     replace_object(target / COMMITTED, committed_content(placed))

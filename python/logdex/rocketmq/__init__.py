@@ -17,20 +17,20 @@ from logdex._core import (
     StoreCheckpoint,
 )
 from logdex.hash_index import IndexFile, IndexHeader, QueryOffsetResult, index_key, key_hash
-from logdex.rocketmq.copy import copy_messages
-from logdex.rocketmq.explain import Explanation
 from logdex.rocketmq.find import FindResult, LogRange
 from logdex.rocketmq.index_service import IndexService
 from logdex.rocketmq.message import Message
 from logdex.rocketmq.store import MessageStore
-from logdex.rocketmq.write.retention import Deleted, Retention
-from logdex.rocketmq.write.store_writer import PutResult, StoreWriter, WriterState
 from logdex.statistics import WriterStatistics
 
 if TYPE_CHECKING:
     from logdex.broker.listener import Limits
     from logdex.broker.replica.replication import Replication, replicate
     from logdex.broker.rocketmq.server import ServeOptions, Server, serve
+    from logdex.rocketmq.copy import copy_messages
+    from logdex.rocketmq.explain import Explanation
+    from logdex.rocketmq.write.retention import Deleted, Retention
+    from logdex.rocketmq.write.store_writer import PutResult, StoreWriter, WriterState
 
 __all__ = [
     "CommitLog",
@@ -68,21 +68,28 @@ __all__ = [
     "serve",
 ]
 
-_OF_BROKERS = {
-    "Limits": "listener",
-    "Replication": "replica.replication",
-    "ServeOptions": "rocketmq.server",
-    "Server": "rocketmq.server",
-    "replicate": "replica.replication",
-    "serve": "rocketmq.server",
+_LATER = {
+    "Deleted": "rocketmq.write.retention",
+    "Explanation": "rocketmq.explain",
+    "Limits": "broker.listener",
+    "PutResult": "rocketmq.write.store_writer",
+    "Replication": "broker.replica.replication",
+    "Retention": "rocketmq.write.retention",
+    "ServeOptions": "broker.rocketmq.server",
+    "Server": "broker.rocketmq.server",
+    "StoreWriter": "rocketmq.write.store_writer",
+    "WriterState": "rocketmq.write.store_writer",
+    "copy_messages": "rocketmq.copy",
+    "replicate": "broker.replica.replication",
+    "serve": "broker.rocketmq.server",
 }
-"""Names of `logdex.broker`, which the library imports only here, and only when they are used."""
+"""Names that are imported when they are used: a search needs none of them. The library imports `logdex.broker` only here."""
 
 
 def __getattr__(name: str) -> object:
     # asyncio and ssl take longer to import than all of the rest.
-    if name in _OF_BROKERS:
-        return getattr(importlib.import_module(f"logdex.broker.{_OF_BROKERS[name]}"), name)
+    if name in _LATER:
+        return getattr(importlib.import_module(f"logdex.{_LATER[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -19,7 +19,6 @@ from logdex.hash_index.sealed import check_sealed
 from logdex.report import Damage, Report, merge
 from logdex.rocketmq.broker_config import group_offsets
 from logdex.rocketmq.check import StoreCheck
-from logdex.rocketmq.explain import explain
 from logdex.rocketmq.find import ANY_TOPIC, BODY_BUDGET_BYTES, result_of, scan_bytes
 from logdex.rocketmq.index_service import INDEXES_TAGS, IndexService
 from logdex.rocketmq.layout import StoreLayout, configured_topics, find_layout
@@ -587,6 +586,8 @@ class MessageStore(Source):
         check_text(topic=topic, key=key)
         if topic == ANY_TOPIC:
             raise ValueError(f"topic={topic!r}: expected one topic; find(None, key) tries every topic")
+        from logdex.rocketmq.explain import explain  # noqa: PLC0415 -- few runs need it
+
         return explain(self, topic, key, TimeRange.of(begin, end), self._options["clock_slack_ms"])
 
     @property

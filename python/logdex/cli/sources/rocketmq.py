@@ -25,13 +25,11 @@ from logdex.rocketmq import (
     Message,
     MessageStore,
     StoreCheckpoint,
-    copy_messages,
 )
 from logdex.rocketmq.find import ANY_TOPIC
 from logdex.rocketmq.layout import StoreLayout
 from logdex.rocketmq.overview import checkpoint_times, first_time
 from logdex.rocketmq.queues import UNIT_BYTES
-from logdex.rocketmq.write.recovery import RecoveryReport, find_start_blockers
 from logdex.source import OFFSET_NAME, Info, Kind, Table, detect
 
 if TYPE_CHECKING:
@@ -108,6 +106,8 @@ class _StoreOpened(Opened):
         """Return the findings with which brokers do not start, of a store on this machine."""
         if self._layout is None:
             return {}
+        from logdex.rocketmq.write.recovery import RecoveryReport, find_start_blockers  # noqa: PLC0415 -- few runs need it
+
         no_change = RecoveryReport([], {})
         queues = {str(each) for each in (self._layout.queues, self._layout.batch_queues, self._layout.queue_extensions)}
         sizes = [
@@ -255,6 +255,8 @@ class _StoreOpened(Opened):
         topics = arguments.topic or [None]
         if len(topics) > 1:
             raise ValueError(f"--topic: expected one topic of a RocketMQ store, found {len(topics)}")
+        from logdex.rocketmq.copy import copy_messages  # noqa: PLC0415 -- few runs need it
+
         with Progress("copy") as progress:
             report = copy_messages(
                 self._store,
