@@ -78,6 +78,7 @@ pub(crate) fn read(part: SegmentRange) -> usize {
         control: false,
         check_crc: true,
         on_error: OnError::Raise,
+        threads: 1,
     };
     rows(&mut SegmentReader::records(vec![part], scan).expect(OK))
 }

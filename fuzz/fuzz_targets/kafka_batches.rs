@@ -103,6 +103,7 @@ fn read(segment: &Arc<Segment>, columns: &[record_columns::Column], rows: usize,
         control: true,
         check_crc: crc,
         on_error,
+        threads: 1,
     };
     let mut reader =
         SegmentReader::records(vec![SegmentRange::whole(Arc::clone(segment))], scan).expect("a batch has rows");

@@ -1859,6 +1859,7 @@ def read_records(
     check_crc: bool = True,
     on_error: OnError = "raise",
     warn: bool = True,
+    threads: int | None = None,
     decode: Mapping[str, object] | None = None,
 ) -> SegmentReader: ...
 def join_tiered(

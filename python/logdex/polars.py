@@ -80,7 +80,7 @@ class _Reader:
             options["columns"] = self.rows.columns([*with_columns, *used])
         if n_rows is not None and n_rows < _ROWS_OF_A_BATCH:
             # Do not read ahead of the few rows that are wanted.
-            options |= {"threads": 1} if self.rows.name == "messages" else {"batch_size": max(n_rows, 1)}
+            options |= {"threads": 1} if self.rows.name == "messages" else {"threads": 1, "batch_size": max(n_rows, 1)}
         left = n_rows
         with closing(self.rows.read(options)) as stream:
             while left != 0 and (batch := next(stream, None)) is not None:

@@ -19,6 +19,7 @@
 //! - `put_statistics`: counts and durations of puts; `meter`: their rates
 //! - `process_mutex`: a mutex that a forked child need not wait for
 //! - `planned_file`: a file as a plan saw it, and whether a reader has the same one
+//! - `pipe`: a queue between threads
 //! - `open_cache`: open files kept from one call to the next
 //! - [`signals`]: handlers of signals that run while a call waits for a remote store
 //! - `window`: a copy of a part of a file
@@ -37,6 +38,7 @@ pub mod location;
 mod meter;
 mod mmap;
 pub(crate) mod open_cache;
+pub(crate) mod pipe;
 mod plain_file;
 mod planned_file;
 mod process_mutex;

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
+
 use super::{OnError, ProducerState, RecordScan, Segment, SegmentOptions, SegmentRange, SegmentReader};
 use crate::error::Error;
 use crate::kafka::read::record_columns::Column;
@@ -11,7 +13,7 @@ use crate::kafka::test_data::{
 };
 use crate::time_range::TimeRange;
 
-fn scan(on_error: OnError) -> RecordScan {
+fn scan(on_error: OnError, threads: usize) -> RecordScan {
     RecordScan {
         times: TimeRange::ALL,
         keys: None,
@@ -22,24 +24,46 @@ fn scan(on_error: OnError) -> RecordScan {
         control: false,
         check_crc: true,
         on_error,
+        threads,
     }
 }
 
 /// Rows, findings and whether it ended with an error.
 fn read(segment: &Arc<Segment>, on_error: OnError) -> (usize, usize, bool) {
-    count(SegmentReader::records(vec![SegmentRange::whole(Arc::clone(segment))], scan(on_error)).unwrap())
+    count(&[SegmentRange::whole(Arc::clone(segment))], on_error)
 }
 
-fn count(mut reader: SegmentReader) -> (usize, usize, bool) {
-    let mut rows = 0;
+/// Reads with one thread and with several, which must be the same.
+fn count(ranges: &[SegmentRange], on_error: OnError) -> (usize, usize, bool) {
+    let alone = read_with(1, ranges, on_error);
+    let together = read_with(3, ranges, on_error);
+    assert_eq!(together.rows, alone.rows);
+    assert_eq!(together.error, alone.error);
+    for of in [SegmentReader::findings, SegmentReader::damage] {
+        assert_eq!(of(&together.reader), of(&alone.reader));
+    }
+    assert_eq!(together.reader.unread(), alone.reader.unread());
+    (alone.rows.len(), alone.reader.findings().len(), alone.error.is_some())
+}
+
+struct Done {
+    reader: SegmentReader,
+    rows: Vec<RecordBatch>,
+    error: Option<String>,
+}
+
+fn read_with(threads: usize, ranges: &[SegmentRange], on_error: OnError) -> Done {
+    let mut reader = SegmentReader::records(ranges.to_vec(), scan(on_error, threads)).unwrap();
+    let (mut rows, mut error) = (Vec::new(), None);
     loop {
         match reader.next_batch() {
-            Ok(Some(batch)) => rows += batch.num_rows(),
-            Ok(None) => return (rows, reader.findings().len(), false),
-            Err(Error::Corrupt { .. }) => return (rows, reader.findings().len(), true),
+            Ok(Some(batch)) => rows.extend((0..batch.num_rows()).map(|row| batch.slice(row, 1))),
+            Ok(None) => break,
+            Err(found @ Error::Corrupt { .. }) => error = Some(found.to_string()),
             Err(other) => panic!("{other}"),
         }
     }
+    Done { reader, rows, error }
 }
 
 /// Reads segments of one partition, each up to the next one's base. Return the offsets, the findings and whether an error ended it.
@@ -51,7 +75,7 @@ fn read_log(segments: &[&Arc<Segment>], on_error: OnError) -> (usize, usize, boo
         partition: Some(3),
         ..SegmentRange::whole(Arc::clone(segment))
     });
-    count(SegmentReader::records(parts.collect(), scan(on_error)).unwrap())
+    count(&parts.collect::<Vec<_>>(), on_error)
 }
 
 /// Calls everything; `expected` is called with each result that is not an error.
@@ -231,7 +255,7 @@ fn a_batch_beyond_the_limit_is_an_error_with_its_position() {
     let options = SegmentOptions { max_batch_bytes: 4096, ..SegmentOptions::default() };
     let segment = Arc::new(Segment::open(&path, options).unwrap());
     assert_eq!(read(&segment, OnError::Skip), (12, 2, false));
-    let mut reader = SegmentReader::records(vec![SegmentRange::whole(segment)], scan(OnError::Raise)).unwrap();
+    let mut reader = SegmentReader::records(vec![SegmentRange::whole(segment)], scan(OnError::Raise, 1)).unwrap();
     let error = std::iter::from_fn(|| reader.next_batch().transpose()).find_map(Result::err).unwrap();
     match error {
         Error::Corrupt { path: at, offset, .. } => assert_eq!((at, offset), (path, 808)),

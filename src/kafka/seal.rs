@@ -145,6 +145,7 @@ impl SegmentSource {
             control: false,
             check_crc: true,
             on_error: OnError::Stop,
+            threads: 1,
         };
         let owner = |segment: &Arc<Segment>| SegmentRange {
             topic: Some(self.partition.0.clone()),

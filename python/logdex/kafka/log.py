@@ -257,6 +257,7 @@ class Log(Source):
         control: bool = False,
         check_crc: bool = True,
         on_error: OnError = "raise",
+        threads: int | None = None,
         decode: Mapping[str, object] | None = None,
     ) -> SegmentReader:
         """Read records in the order of their offsets, from a place that the indexes give.
@@ -281,6 +282,8 @@ class Log(Source):
             check_crc: Compare the checksums of batches.
             on_error: At a damaged batch: "raise", "skip" the batch, or "stop" at the end of its segment. `findings` of the
                 stream names what was skipped. A missing segment is damage, too, unless the partition is compacted.
+            threads: Threads that read and decode, of segments on this machine; None: as many as there are processors, at most 4.
+                A stream with several cannot go on in a forked process.
             decode: The formats of columns of bytes, such as `{"value": "json"}`: see `MessageStore.messages`.
 
         Raises:
@@ -299,6 +302,7 @@ class Log(Source):
             control=control,
             check_crc=check_crc,
             on_error=on_error,
+            threads=threads,
             decode=decode,
         )
 

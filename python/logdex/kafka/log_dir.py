@@ -355,6 +355,7 @@ class LogDir(Source):
         control: bool = False,
         check_crc: bool = True,
         on_error: OnError = "raise",
+        threads: int | None = None,
         decode: Mapping[str, object] | None = None,
     ) -> SegmentReader:
         """Read the records of several partitions, one partition after the other, each in the order of its offsets.
@@ -395,6 +396,7 @@ class LogDir(Source):
             control=control,
             check_crc=check_crc,
             on_error=on_error,
+            threads=threads,
             decode=decode,
         )
 

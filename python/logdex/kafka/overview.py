@@ -63,7 +63,7 @@ def usage(log: Log, *, by_day: bool) -> Iterator[Usage]:
 
 def _time_at(log: Log, offset: int) -> int | None:
     """Return the timestamp in ms of the first record at an offset or later; None without any, or without a timestamp."""
-    for batch in log.records(begin_offset=offset, columns=["timestamp"], batch_size=1):
+    for batch in log.records(begin_offset=offset, columns=["timestamp"], batch_size=1, threads=1):
         if batch.num_rows:
             time: int = batch.column(0).cast(DataType.timestamp("ms")).cast(DataType.int64())[0].as_py()
             return time if time >= 0 else None

@@ -558,6 +558,7 @@ class ReadOptions:
                     batch_size=_BATCH_ROWS,
                     on_error=self.on_error,
                     warn=False,
+                    threads=1,
                 )
                 # Not as an Arrow stream, so that errors keep their class and findings can be read.
                 yield from stream

@@ -172,6 +172,7 @@ impl<F: FnMut(&str) -> std::result::Result<(), E>, E: From<Error>> Dump<'_, F, E
             control: true,
             check_crc: true,
             on_error,
+            threads: 1,
         };
         let reader = SegmentReader::records(vec![SegmentRange::whole(Arc::clone(&segment))], scan)?;
         let mut records = Records { reader, batch: None, row: 0 };

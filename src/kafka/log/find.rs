@@ -230,6 +230,7 @@ impl Search<'_> {
             control: false,
             check_crc: true,
             on_error: OnError::Skip,
+            threads: 1,
         };
         let mut reader = SegmentReader::records(ranges, scan)?;
         let mut rows = Vec::new();

@@ -2,6 +2,7 @@
 //!
 //! A scan ends at the first damage, as a broker's log does.
 
+use super::batch_order::lowest_offset;
 use super::producer_state::ProducerState;
 use super::segment::Segment;
 use super::walk::{Reads, Walk};
@@ -128,6 +129,26 @@ impl Segment {
         let index = OffsetIndex::open(self.beside(OffsetIndex::SUFFIX), &self.index_options()).ok()?;
         let positions = (0..index.len()).filter_map(|slot| u64::try_from(index.entry(slot)?.position).ok());
         positions.filter(|at| *at > position).min()
+    }
+
+    /// As [`Self::cut_points`], by a walk over the headers if the index leads to none.
+    ///
+    /// # Errors
+    /// An I/O error.
+    pub(crate) fn walked_cut_points(&self, piece_bytes: u64) -> Result<Vec<(i64, u64)>> {
+        let mut cuts = self.cut_points(piece_bytes);
+        if !cuts.is_empty() || self.len() < 2 * piece_bytes {
+            return Ok(cuts);
+        }
+        let (source, mut walk) = (self.open_source()?, Walk::new(Reads::Headers, 0, self.len()));
+        let mut wanted = piece_bytes;
+        while let Ok(header) = walk.next(&source).map_err(|e| Error::io(self.path(), e))? {
+            if header.position >= wanted {
+                cuts.push((lowest_offset(&header), header.position));
+                wanted = header.position + piece_bytes;
+            }
+        }
+        Ok(cuts)
     }
 
     /// Returns places to split the segment, about `piece_bytes` apart, as offset and byte offset. They come from the offset index;

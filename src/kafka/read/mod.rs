@@ -12,6 +12,7 @@ pub(crate) mod header_scan;
 mod index_entries;
 pub(crate) mod key_entries;
 pub(crate) mod lookup;
+mod parallel_records;
 pub(crate) mod producer_state;
 mod record_builder;
 pub mod record_columns;

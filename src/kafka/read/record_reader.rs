@@ -6,6 +6,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
 use super::batch_order::{BatchOrder, lowest_offset};
+use super::parallel_records::{self, ParallelRecords};
 use super::record_builder::{Owner, RecordBuilder};
 use super::record_columns::Column;
 use super::record_filter::{KeyFilter, RecordFilter};
@@ -42,6 +43,8 @@ pub struct RecordScan {
     pub check_crc: bool,
     /// The reaction to damage.
     pub on_error: OnError,
+    /// Threads that read and decode local segments; with 1 the caller's own.
+    pub threads: usize,
 }
 
 /// A selective reader returns a batch after it has read this many bytes, even an empty one, so that the caller can stop.
@@ -153,9 +156,25 @@ impl Current {
     }
 }
 
+/// The batches of a range, once it was left.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Passed {
+    /// The lowest offset of the first batch.
+    pub(super) first: Option<i64>,
+    /// The last offset of the batches in order.
+    pub(super) last: Option<i64>,
+    /// The offsets of the range ended before its bytes.
+    pub(super) is_complete: bool,
+    /// The last batch begins at or above the end offset. Only the batch after it would tell if its offset is damaged.
+    pub(super) is_beyond: bool,
+}
+
 /// A walk over ranges of segments that collects their records. Files are open only while they are read.
 #[derive(Debug)]
-struct RecordRows {
+pub(super) struct RecordRows {
+    /// The ranges to read; those after them only tell where segments end.
+    most: usize,
+    passed: Passed,
     ranges: std::iter::Peekable<std::vec::IntoIter<SegmentRange>>,
     /// The missing parts of the log, each with the number of the range after it; in their order.
     missing: std::iter::Peekable<std::vec::IntoIter<(usize, Finding)>>,
@@ -201,14 +220,33 @@ impl SegmentReader {
     ) -> Result<Self> {
         let batch_size = scan.batch_size;
         let filter = RecordFilter::new(scan.keys.take(), scan.offsets.take(), scan.times, scan.matcher.take());
+        let ranges = filter.narrow(ranges);
+        let rows: Box<dyn SegmentRows> = if parallel_records::pays(&ranges, &scan) {
+            Box::new(ParallelRecords::new(ranges, missing, scan, filter))
+        } else {
+            Box::new(RecordRows::new(ranges, missing, scan, filter))
+        };
+        Self::new(rows, batch_size)
+    }
+}
+
+impl RecordRows {
+    pub(super) fn new(
+        ranges: Vec<SegmentRange>,
+        missing: Vec<(usize, Finding)>,
+        scan: RecordScan,
+        filter: RecordFilter,
+    ) -> Self {
         let builder = RecordBuilder::new(&scan.columns);
         let pause_every = match (filter.is_search(), filter.is_selective()) {
             (true, _) => SEARCHED_PER_BATCH,
             (false, true) => BYTES_PER_BATCH,
             (false, false) => u64::MAX,
         };
-        let rows = RecordRows {
-            ranges: filter.narrow(ranges).into_iter().peekable(),
+        Self {
+            most: usize::MAX,
+            passed: Passed::default(),
+            ranges: ranges.into_iter().peekable(),
             missing: missing.into_iter().peekable(),
             begun: 0,
             wants: if filter.wants_fields() { Wants::All } else { builder.wants() },
@@ -226,8 +264,17 @@ impl SegmentReader {
             findings: Vec::new(),
             damage: Vec::new(),
             unread: Vec::new(),
-        };
-        Self::new(Box::new(rows), batch_size)
+        }
+    }
+
+    /// Reads the first of the ranges, and ends then.
+    pub(super) fn of_first(ranges: Vec<SegmentRange>, scan: RecordScan, filter: RecordFilter) -> Self {
+        Self { most: 1, ..Self::new(ranges, Vec::new(), scan, filter) }
+    }
+
+    /// The batches of the range that was left last.
+    pub(super) fn passed(&self) -> Passed {
+        self.passed
     }
 }
 
@@ -290,13 +337,14 @@ impl RecordRows {
             return Ok(Step::Continue);
         }
         self.begun += 1;
-        let Some(range) = self.ranges.next() else { return Ok(Step::End) };
+        let Some(range) = self.ranges.next().filter(|_| number < self.most) else { return Ok(Step::End) };
         let segment = &range.segment;
         let source = segment.open_source()?;
         let begin = range.begin(self.scan.times)?;
         let end = range.end_position.unwrap_or(u64::MAX).min(segment.len());
         self.walk.restart(begin, end);
         self.cursor = BatchCursor::new(segment.options().max_batch_bytes);
+        self.passed = Passed::default();
         self.current = Some(Current::new(range, source));
         Ok(Step::Continue)
     }
@@ -330,6 +378,7 @@ impl RecordRows {
 
     fn leave_range(&mut self, tail: &Tail) -> Result<()> {
         let Some(mut current) = self.current.take() else { return Ok(()) };
+        self.passed.is_beyond = current.beyond.is_some();
         if let Tail::Undecodable(flaw) = tail {
             return self.pass_over(current, flaw);
         }
@@ -413,6 +462,8 @@ impl RecordRows {
         let segment = Arc::clone(&current.range.segment);
         let options = segment.options();
         let misplaced = current.order.check(header).filter(|_| options.compat.is_none());
+        self.passed.first.get_or_insert(lowest_offset(header));
+        self.passed.last = current.order.last();
         if let Some(flaw) = misplaced {
             self.unread.extend(current.note_misplaced(header));
             self.refuse_noted(header, flaw)?;
@@ -477,6 +528,7 @@ impl RecordRows {
         let beyond = !header.is_legacy() && end < i64::MAX && header.base_offset >= end;
         let before = std::mem::replace(&mut current.beyond, beyond.then_some(header.position));
         if beyond && before.is_some() {
+            self.passed.is_complete = true;
             self.leave(header.position);
         }
         beyond
@@ -494,6 +546,7 @@ impl RecordRows {
     fn leave_at_end(&mut self, header: &Header) {
         let end = self.current.as_ref().map_or(i64::MAX, |current| current.range.end_offset);
         if end < i64::MAX && end <= header.last_offset.saturating_add(1) {
+            self.passed.is_complete = true;
             self.leave(self.walk.at);
         }
     }

@@ -149,5 +149,6 @@ pub(super) fn record_scan(
         control,
         check_crc,
         on_error: self::on_error(on_error)?,
+        threads: 1,
     })
 }

@@ -55,12 +55,14 @@ pub(super) fn planned(py: Python<'_>, parts: &Bound<'_, PyAny>) -> PyResult<(Vec
 ///     check_crc: Compare checksums.
 ///     on_error: "raise", "skip" or "stop".
 ///     warn: Issue a `DamageWarning` at the end for what was passed over; false if the caller reports it.
+///     threads: Threads that read and decode, of segments on this machine; None: as many as there are processors, at most 4. The reader
+///         must not go on in a forked process then.
 ///     decode: The formats of columns of bytes: "text", "json", "avro:FILE", "avro:DIRECTORY", or the Arrow schema of JSON objects.
 ///
 /// Returns:
 ///     A reader of record batches, which is also an Arrow stream.
 #[pyfunction]
-#[pyo3(signature = (parts, *, begin=None, end=None, columns=None, keys=None, header=None, offsets=None, matches=None, batch_size=8_192, control=false, check_crc=true, on_error="raise", warn=true, decode=None))]
+#[pyo3(signature = (parts, *, begin=None, end=None, columns=None, keys=None, header=None, offsets=None, matches=None, batch_size=8_192, control=false, check_crc=true, on_error="raise", warn=true, threads=None, decode=None))]
 #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
 fn read_records(
     py: Python<'_>,
@@ -77,6 +79,7 @@ fn read_records(
     check_crc: bool,
     on_error: &str,
     warn: bool,
+    #[pyo3(from_py_with = integer::threads)] threads: Option<i64>,
     decode: Option<Formats>,
 ) -> PyResult<PySegmentReader> {
     let offsets = offsets.map(|offsets| {
@@ -87,6 +90,7 @@ fn read_records(
         keys: arguments::key_filter(keys, header)?,
         offsets: offsets.transpose()?,
         matcher: pattern::matcher(matches)?,
+        threads: convert::threads(threads)?,
         ..arguments::record_scan(begin, end, columns, batch_size, control, check_crc, on_error)?
     };
     let (ranges, missing) = planned(py, parts)?;

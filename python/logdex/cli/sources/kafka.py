@@ -275,6 +275,8 @@ def _filters(filters: argparse.Namespace) -> dict[str, Any]:
         "matches": filters.matches,
         "on_error": "skip" if filters.skip_damaged else "raise",
         "decode": dict(getattr(filters, "decode", ())) or None,
+        # Few rows are wanted, of which a thread would read ahead.
+        "threads": None if getattr(filters, "limit", None) is None else 1,
     }
 
 

@@ -3,7 +3,6 @@
 pub(crate) mod block_reader;
 pub(crate) mod filter;
 pub(crate) mod parallel;
-pub(crate) mod pipe;
 pub(crate) mod reader;
 pub(crate) mod salvage;
 pub(crate) mod walk;
