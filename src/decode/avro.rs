@@ -3,35 +3,40 @@
 //! ```text
 //! FILE.avsc    the body is a value of the schema
 //! DIRECTORY    N.avsc is the schema number N; a body is 0 (one byte) | N (int32, big endian) | value     (Confluent's framing)
+//! URL          a registry has the schemas
 //! ```
 //!
-//! Values of other numbers become values of the schema with the largest one, by the rules of Avro for a reader's schema.
+//! Values of other numbers become values of the schema with the largest one, by the rules of Avro for a reader's schema. Of a
+//! registry it is the largest number in the sample.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, StructArray, UInt32Array};
+use arrow_array::{Array, ArrayRef, BinaryArray, StructArray, UInt32Array};
 use arrow_avro::reader::{Decoder, ReaderBuilder};
 use arrow_avro::schema::{AvroSchema, Fingerprint, FingerprintAlgorithm, SchemaStore};
 use arrow_cast::cast;
-use arrow_schema::DataType;
+use arrow_schema::{DataType, Fields};
 use arrow_select::{concat::concat, take::take};
 
-use super::Decode;
-use crate::error::{Error, Result};
+use super::{Decode, Fetch, framed, numbered_files};
+use crate::error::{Error, Result, without_users};
 
-/// The framing of a value: a zero, and the number of its schema.
-const FRAME: usize = 5;
 /// The number of the only schema of a file.
 const ONLY: u32 = 0;
+/// The most schemas that are requested: damaged values have any number.
+const MOST_SCHEMAS: usize = 1_000;
 
 /// Values of Avro.
 pub(super) struct Avro {
-    schemas: BTreeMap<u32, AvroSchema>,
+    /// The schemas, or why there is none with the number.
+    schemas: BTreeMap<u32, std::result::Result<AvroSchema, String>>,
     reader: AvroSchema,
     is_framed: bool,
+    /// The URL of the registry of further schemas.
+    registry: Option<(String, Fetch)>,
     data_type: DataType,
 }
 
@@ -45,21 +50,18 @@ impl Avro {
         let mut schemas = BTreeMap::new();
         let is_framed = path.is_dir();
         if is_framed {
-            for entry in fs::read_dir(path).map_err(|e| Error::io(path, e))? {
-                let file = entry.map_err(|e| Error::io(path, e))?.path();
-                let number = file.file_stem().and_then(|stem| stem.to_str()?.parse().ok());
-                if let Some(number) = number.filter(|_| file.extension().is_some_and(|extension| extension == "avsc")) {
-                    schemas.insert(number, read(&file)?);
-                }
+            for (number, file) in numbered_files(path, "avsc")? {
+                schemas.insert(number, Ok(read(&file)?));
             }
         } else {
-            schemas.insert(ONLY, read(path)?);
+            schemas.insert(ONLY, Ok(read(path)?));
         }
-        let Some((_, reader)) = schemas.last_key_value() else {
+        let Some((_, Ok(reader))) = schemas.last_key_value() else {
             let text = format!("{}: expected schemas NUMBER.avsc, found none", path.display());
             return Err(Error::InvalidArgument(text));
         };
-        let mut avro = Self { reader: reader.clone(), schemas, is_framed, data_type: DataType::Null };
+        let reader = reader.clone();
+        let mut avro = Self { reader, schemas, is_framed, registry: None, data_type: DataType::Null };
         for number in avro.schemas.keys() {
             let decoder = avro.decoder(*number, 1).map_err(|text| {
                 let which = if is_framed { format!("/{number}.avsc") } else { String::new() };
@@ -70,8 +72,33 @@ impl Avro {
         Ok(avro)
     }
 
+    /// Uses the schemas of a registry, which `fetch` reads. The values of a sample show the type.
+    ///
+    /// # Errors
+    /// Those of `fetch`; `InvalidArgument` for what is no schema.
+    pub(super) fn of_registry(url: &str, fetch: Fetch, sample: Option<&BinaryArray>) -> Result<Self> {
+        let mut avro = Self {
+            schemas: BTreeMap::new(),
+            reader: AvroSchema::new(String::new()),
+            is_framed: true,
+            registry: Some((url.to_owned(), fetch)),
+            data_type: DataType::Struct(Fields::empty()),
+        };
+        let rows: Vec<_> = sample.into_iter().flatten().flatten().collect();
+        avro.prepare(&rows)?;
+        let newest =
+            avro.schemas.iter().rev().find_map(|(number, schema)| Some((*number, schema.as_ref().ok()?.clone())));
+        if let Some((number, reader)) = newest {
+            avro.reader = reader;
+            let refused = |text| Error::InvalidArgument(format!("{}: schema {number}: {text}", without_users(url)));
+            avro.data_type = DataType::Struct(avro.decoder(number, 1).map_err(refused)?.schema().fields().clone());
+        }
+        Ok(avro)
+    }
+
     fn decoder(&self, number: u32, rows: usize) -> std::result::Result<Decoder, String> {
         let schema = self.schemas.get(&number).ok_or_else(|| format!("no schema with the number {number}"))?;
+        let schema = schema.as_ref().map_err(String::clone)?;
         let (mut store, id) = (SchemaStore::new_with_type(FingerprintAlgorithm::Id), Fingerprint::Id(number));
         store.set(id, schema.clone()).map_err(|e| e.to_string())?;
         ReaderBuilder::new()
@@ -114,18 +141,24 @@ impl Decode for Avro {
         self.data_type.clone()
     }
 
+    fn prepare(&mut self, rows: &[&[u8]]) -> Result<()> {
+        let Some((url, fetch)) = &self.registry else { return Ok(()) };
+        for (number, _) in rows.iter().filter_map(|row| framed(row).ok()) {
+            if self.schemas.len() < MOST_SCHEMAS && !self.schemas.contains_key(&number) {
+                self.schemas.insert(number, fetch(url, number)?.map(AvroSchema::new));
+            }
+        }
+        Ok(())
+    }
+
     fn decode(&self, rows: &[&[u8]]) -> std::result::Result<ArrayRef, String> {
         if !self.is_framed {
             return self.values(ONLY, rows.len(), rows.iter().copied());
         }
         let mut of_numbers = BTreeMap::<u32, Vec<(u32, &[u8])>>::new();
         for (at, row) in (0..).zip(rows) {
-            let frame = row.split_first_chunk::<FRAME>();
-            let (&[magic, a, b, c, d], value) = frame.ok_or("expected a zero and the number of a schema")?;
-            if magic != 0 {
-                return Err(format!("expected 0 at byte 0, found {magic}"));
-            }
-            of_numbers.entry(u32::from_be_bytes([a, b, c, d])).or_default().push((at, value));
+            let (number, value) = framed(row)?;
+            of_numbers.entry(number).or_default().push((at, value));
         }
         let (mut parts, mut places) = (Vec::new(), vec![0; rows.len()]);
         let mut next = 0;

@@ -9,26 +9,48 @@
 
 mod avro;
 mod json;
+mod messagepack;
+mod protobuf;
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, BinaryArray, RecordBatch, StringArray, UInt32Array, new_null_array};
 use arrow_schema::{DataType, Field, SchemaRef};
 use arrow_select::{concat::concat, take::take};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, without_users};
 
 /// The column with the reasons why bodies and values have no decoded value.
 const ERRORS: &str = "body_error";
 const JSON: &str = "json";
+const MESSAGE_PACK: &str = "msgpack";
+/// The framing of a value: a zero, and the number of its schema.
+const FRAME: usize = 5;
 
 /// The values of rows, or what is wrong with one of them.
 type Values = std::result::Result<ArrayRef, String>;
 
+/// Reads the schema with a number at the URL of a registry: its text, or why the registry has none.
+///
+/// # Errors
+/// There is no answer.
+pub(crate) type Fetch = Arc<dyn Fn(&str, u32) -> Result<std::result::Result<String, String>> + Send + Sync>;
+
 /// The decoder of a format.
 trait Decode: Send + Sync {
     fn data_type(&self) -> DataType;
+
+    /// Gets what rows need.
+    ///
+    /// # Errors
+    /// An I/O error.
+    fn prepare(&mut self, _: &[&[u8]]) -> Result<()> {
+        Ok(())
+    }
 
     fn decode(&self, rows: &[&[u8]]) -> Values;
 }
@@ -61,7 +83,7 @@ pub(crate) struct Decoders {
 
 /// The format of a column.
 pub(crate) enum Format {
-    /// `text`, `json`, `avro:FILE` or `avro:DIRECTORY`.
+    /// `text`, `json`, `msgpack`, `avro:` with a file, directory or URL, or `protobuf:` with a file or directory, and a message.
     Named(String),
     /// JSON objects with these fields.
     Json(SchemaRef),
@@ -70,31 +92,45 @@ pub(crate) enum Format {
 impl Format {
     /// Returns whether the type of the column depends on its first values.
     pub(crate) fn needs_sample(&self) -> bool {
-        matches!(self, Self::Named(name) if name == JSON)
+        matches!(self, Self::Named(name) if name == JSON || name == MESSAGE_PACK || name.strip_prefix("avro:").is_some_and(is_url))
     }
 }
 
 impl Decoders {
-    /// Prepares the decoders. The fields of JSON without a schema are those of the objects in `sample`.
+    /// Prepares the decoders. The fields of JSON without a schema, and the schema of a registry, are those of `sample`.
     ///
     /// # Errors
     /// `InvalidArgument` for another format, an invalid schema, or a sample without a common schema; an I/O error.
-    pub(crate) fn new(formats: Vec<(String, Format)>, sample: Option<&RecordBatch>) -> Result<Self> {
+    pub(crate) fn new(formats: Vec<(String, Format)>, sample: Option<&RecordBatch>, fetch: &Fetch) -> Result<Self> {
         let columns = formats.into_iter().map(|(column, format)| {
             let wrong = |text: String| Error::InvalidArgument(format!("decode: {column}: {text}"));
+            let rows = sample.and_then(|batch| batch.column_by_name(&column)).map(|array| bytes(&column, array));
+            let rows = rows.transpose()?;
+            let inferred = |encoding| json::Json::inferred(encoding, rows).map(Box::new).map_err(wrong);
             let decoder: Box<dyn Decode> = match format {
                 Format::Json(schema) => Box::new(json::Json::of(schema)),
                 Format::Named(name) => match name.split_once(':').unwrap_or((&name, "")) {
                     ("text", "") => Box::new(Text),
-                    (JSON, "") => {
-                        let rows =
-                            sample.and_then(|batch| batch.column_by_name(&column)).map(|array| bytes(&column, array));
-                        Box::new(json::Json::inferred(rows.transpose()?).map_err(wrong)?)
+                    (JSON, "") => inferred(json::Encoding::Text)?,
+                    (MESSAGE_PACK, "") => inferred(json::Encoding::MessagePack)?,
+                    ("avro", url) if is_url(url) => {
+                        Box::new(avro::Avro::of_registry(url, Arc::clone(fetch), rows)?)
                     }
                     ("avro", path) if !path.is_empty() => Box::new(avro::Avro::open(path.as_ref())?),
+                    ("protobuf", rest) => match rest.rsplit_once(':') {
+                        Some((url, _)) if is_url(url) => {
+                            let why = "registries have sources of protobuf, which need protoc: expected a file or a directory";
+                            return Err(wrong(format!("{}: {why}", without_users(url))));
+                        }
+                        Some((path, message)) if !path.is_empty() && !message.is_empty() => {
+                            Box::new(protobuf::Protobuf::open(path.as_ref(), message)?)
+                        }
+                        _ => return Err(wrong(format!("{name:?}: expected protobuf:FILE.desc:package.Message"))),
+                    },
                     _ => {
-                        let expected = "expected text, json, avro:FILE.avsc, avro:DIRECTORY, or the schema of JSON";
-                        return Err(wrong(format!("{name:?}: {expected}")));
+                        let expected = "expected text, json, avro:FILE.avsc, avro:DIRECTORY, avro:URL, msgpack, \
+                                        protobuf:FILE.desc:MESSAGE, protobuf:DIRECTORY:MESSAGE, or the schema of JSON";
+                        return Err(wrong(format!("{:?}: {expected}", without_users(&name))));
                     }
                 },
             };
@@ -107,15 +143,15 @@ impl Decoders {
     ///
     /// # Errors
     /// `InvalidArgument` for a column that is not there or not of bytes.
-    pub(crate) fn schema(&self, schema: &SchemaRef) -> Result<SchemaRef> {
+    pub(crate) fn schema(&mut self, schema: &SchemaRef) -> Result<SchemaRef> {
         Ok(self.decode(RecordBatch::new_empty(Arc::clone(schema)))?.schema())
     }
 
     /// Decodes the columns of a batch.
     ///
     /// # Errors
-    /// As [`Self::schema`].
-    pub(crate) fn decode(&self, batch: RecordBatch) -> Result<RecordBatch> {
+    /// As [`Self::schema`]; an I/O error.
+    pub(crate) fn decode(&mut self, batch: RecordBatch) -> Result<RecordBatch> {
         if self.columns.is_empty() {
             return Ok(batch);
         }
@@ -123,16 +159,17 @@ impl Decoders {
         let mut columns: Vec<(Arc<Field>, ArrayRef)> =
             schema.fields().iter().cloned().zip(batch.columns().iter().cloned()).collect();
         let mut errors = Vec::new();
-        for ColumnDecoder { column, decoder } in &self.columns {
+        let is_one = self.columns.len() == 1;
+        for ColumnDecoder { column, decoder } in &mut self.columns {
             let place = columns.iter().position(|(field, _)| field.name() == column).ok_or_else(|| {
                 let names: Vec<_> = schema.fields().iter().map(|field| field.name().as_str()).collect();
                 Error::InvalidArgument(format!("decode: {column}: expected one of the columns {}", names.join(", ")))
             })?;
             let Some((field, array)) = columns.get_mut(place) else { continue };
-            let (values, flaws) = decoded(decoder.as_ref(), bytes(column, array)?)?;
-            *field = Arc::new(Field::new(column, decoder.data_type(), true));
+            let (values, flaws) = decoded(decoder.as_mut(), bytes(column, array)?)?;
+            *field = Arc::new(Field::new(&*column, decoder.data_type(), true));
             *array = values;
-            let prefix = if self.columns.len() > 1 { format!("{column}: ") } else { String::new() };
+            let prefix = if is_one { String::new() } else { format!("{column}: ") };
             errors.extend(flaws.into_iter().map(|(row, text)| (row, format!("{prefix}{text}"))));
         }
         let known = columns.iter().position(|(field, _)| field.name() == ERRORS);
@@ -147,6 +184,33 @@ impl Decoders {
         let schema = arrow_schema::Schema::new(fields).with_metadata(schema.metadata().clone());
         RecordBatch::try_new(Arc::new(schema), arrays).map_err(|e| Error::InvalidArgument(format!("decode: {e}")))
     }
+}
+
+fn is_url(path: &str) -> bool {
+    path.starts_with("http://") || path.starts_with("https://")
+}
+
+/// Returns the number of the schema of a framed value, and the value.
+fn framed(row: &[u8]) -> std::result::Result<(u32, &[u8]), String> {
+    let frame = row.split_first_chunk::<FRAME>();
+    let (&[magic, a, b, c, d], value) = frame.ok_or("expected a zero and the number of a schema")?;
+    match magic {
+        0 => Ok((u32::from_be_bytes([a, b, c, d]), value)),
+        _ => Err(format!("expected 0 at byte 0, found {magic}")),
+    }
+}
+
+/// Returns the files of a directory whose names are a number with an extension.
+fn numbered_files(directory: &Path, extension: &str) -> Result<BTreeMap<u32, PathBuf>> {
+    let mut files = BTreeMap::new();
+    for entry in fs::read_dir(directory).map_err(|e| Error::io(directory, e))? {
+        let file = entry.map_err(|e| Error::io(directory, e))?.path();
+        let number = file.file_stem().and_then(|stem| stem.to_str()?.parse().ok());
+        if let Some(number) = number.filter(|_| file.extension().is_some_and(|found| found == extension)) {
+            files.insert(number, file);
+        }
+    }
+    Ok(files)
 }
 
 fn bytes<'a>(column: &str, array: &'a ArrayRef) -> Result<&'a BinaryArray> {
@@ -170,10 +234,11 @@ fn with_errors(known: Option<&ArrayRef>, rows: usize, errors: &[(u32, String)]) 
 }
 
 /// Returns the decoded values, with null for rows that do not decode, and these rows with what is wrong.
-fn decoded(decoder: &dyn Decode, array: &BinaryArray) -> Result<(ArrayRef, Vec<(u32, String)>)> {
+fn decoded(decoder: &mut dyn Decode, array: &BinaryArray) -> Result<(ArrayRef, Vec<(u32, String)>)> {
     let places: Vec<u32> =
         (0..).zip(0..array.len()).filter(|(_, row)| array.is_valid(*row)).map(|(at, _)| at).collect();
     let rows: Vec<&[u8]> = places.iter().map(|at| array.value(*at as usize)).collect();
+    decoder.prepare(&rows)?;
     let (mut parts, mut valid, mut errors) = (Vec::new(), Vec::new(), Vec::new());
     halve(decoder, &places, &rows, &mut |places, result| match result {
         Ok(values) => {

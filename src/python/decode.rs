@@ -1,16 +1,19 @@
 //! Batches of readers whose columns of bytes are decoded.
 
+use std::io;
 use std::sync::Arc;
 
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
 use pyo3::Borrowed;
+use pyo3::exceptions::{PyLookupError, PyOSError};
 use pyo3::prelude::*;
 use pyo3_arrow::PySchema;
 
 use super::batch_stream::Batches;
+use super::signals::raise_later;
 use crate::decode::{Decoders, Format};
-use crate::error::Result;
+use crate::error::{Error, Result, without_users};
 
 /// The columns to decode with their formats.
 #[derive(Default)]
@@ -30,6 +33,24 @@ impl<'py> FromPyObject<'_, 'py> for Formats {
         });
         Ok(Self(pairs.collect::<PyResult<_>>()?))
     }
+}
+
+/// Reads the schema with a number from a registry: its text, or why it has none. Python has the client.
+fn read_schema(url: &str, number: u32) -> Result<std::result::Result<String, String>> {
+    Python::attach(|py| {
+        let module = py.import("logdex._schema_registry");
+        let text = module.and_then(|module| module.call_method1("read_schema", (url, number))?.extract());
+        text.map(Ok).or_else(|error: PyErr| {
+            let text = error.value(py).to_string();
+            if error.is_instance_of::<PyLookupError>(py) {
+                return Ok(Err(text));
+            }
+            if !error.is_instance_of::<PyOSError>(py) {
+                raise_later(error);
+            }
+            Err(Error::Io { path: without_users(url).into_owned().into(), source: io::Error::other(text) })
+        })
+    })
 }
 
 /// A reader, and the decoders of its columns.
@@ -52,7 +73,7 @@ impl<R: Batches> Decoding<R> {
                 first = reader.next_batch()?;
             }
         }
-        let decoders = Decoders::new(formats.0, first.as_ref())?;
+        let mut decoders = Decoders::new(formats.0, first.as_ref(), &(Arc::new(read_schema) as _))?;
         let schema = decoders.schema(&reader.schema())?;
         Ok(Self { reader, decoders, first, schema })
     }

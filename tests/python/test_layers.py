@@ -35,6 +35,7 @@ LAYERS = {
     "_files": {"_core"},
     "statistics": {"_core"},
     "_filesystem": {"_core"},
+    "_schema_registry": set(),
     "arrow": {"_core", "_types"},
     "pushdown": BASE | {"hash_index"},
     "polars": {"pushdown", "source"},

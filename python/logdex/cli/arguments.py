@@ -392,8 +392,9 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "default": [],
         "type": _format,
         "metavar": "COLUMN=FORMAT",
-        "help": "decode bodies (RocketMQ: body, Kafka: value, key): text, json, avro:FILE.avsc, or avro:DIR with NUMBER.avsc "
-        "for Confluent's framing",
+        "help": "decode bodies (RocketMQ: body, Kafka: value, key): text, json, msgpack, avro:FILE.avsc, "
+        "protobuf:FILE.desc:MESSAGE; for Confluent's framing avro:DIR with NUMBER.avsc, avro:URL of a registry, or "
+        "protobuf:DIR:MESSAGE with NUMBER.desc",
     },
     "--grep": {
         "dest": "matches",

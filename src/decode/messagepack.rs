@@ -1,0 +1,134 @@
+//! `MessagePack` maps as JSON objects, whose fields are those of a sample.
+//!
+//! | value | JSON |
+//! |---|---|
+//! | bin | text in base64, and so is a str that is not UTF-8 |
+//! | NaN, infinity | `"NaN"`, `"inf"`, `"-inf"`, which are numbers in a column of numbers |
+//! | timestamp (ext -1) | text in RFC 3339 |
+//! | another ext | `{"ext": TYPE, "data": BASE64}` |
+//! | key that is no str | its text |
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use chrono::DateTime;
+use rmpv::ValueRef;
+use rmpv::decode::read_value_ref_with_max_depth;
+use serde_json::{Map, Number, Value, json};
+
+/// The most values around a value.
+const MOST_DEPTH: usize = 100;
+/// The type of timestamps.
+const TIMESTAMP: i8 = -1;
+
+/// How numbers that JSON does not have are shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum NotFinite {
+    /// As texts, which a column of numbers takes.
+    Text,
+    /// As a number, so that the column is one of numbers.
+    Zero,
+}
+
+/// Reads one value.
+pub(super) fn read(mut bytes: &[u8], not_finite: NotFinite) -> Result<Value, String> {
+    let value = read_value_ref_with_max_depth(&mut bytes, MOST_DEPTH).map_err(|e| e.to_string())?;
+    match bytes.len() {
+        0 => Ok(json_value(&value, not_finite)),
+        left => Err(format!("expected one value, found {left} bytes after it")),
+    }
+}
+
+fn json_value(value: &ValueRef<'_>, not_finite: NotFinite) -> Value {
+    match value {
+        ValueRef::Nil => Value::Null,
+        ValueRef::Boolean(flag) => (*flag).into(),
+        ValueRef::Integer(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(number), _) => number.into(),
+            (None, number) => number.into(),
+        },
+        ValueRef::F32(number) => double(f64::from(*number), not_finite),
+        ValueRef::F64(number) => double(*number, not_finite),
+        ValueRef::String(text) => match text.as_str() {
+            Some(text) => text.into(),
+            None => STANDARD.encode(text.as_bytes()).into(),
+        },
+        ValueRef::Binary(bytes) => STANDARD.encode(bytes).into(),
+        ValueRef::Array(items) => items.iter().map(|item| json_value(item, not_finite)).collect(),
+        ValueRef::Map(pairs) => {
+            let pairs = pairs.iter().map(|(key, value)| {
+                let key = match json_value(key, NotFinite::Text) {
+                    Value::String(key) => key,
+                    other => other.to_string(),
+                };
+                (key, json_value(value, not_finite))
+            });
+            pairs.collect::<Map<_, _>>().into()
+        }
+        ValueRef::Ext(kind, data) => {
+            timestamp(*kind, data).map_or_else(|| json!({"ext": kind, "data": STANDARD.encode(data)}), Value::String)
+        }
+    }
+}
+
+fn double(number: f64, not_finite: NotFinite) -> Value {
+    match (Number::from_f64(number), not_finite) {
+        (Some(number), _) => number.into(),
+        (None, NotFinite::Text) => number.to_string().into(),
+        (None, NotFinite::Zero) => 0.0.into(),
+    }
+}
+
+/// Returns a timestamp of 4, 8 or 12 bytes.
+fn timestamp(kind: i8, data: &[u8]) -> Option<String> {
+    let (seconds, nanos) = match data.len() {
+        4 => (i64::from(u32::from_be_bytes(data.try_into().ok()?)), 0),
+        8 => {
+            let both = u64::from_be_bytes(data.try_into().ok()?);
+            (i64::try_from(both & 0x3_ffff_ffff).ok()?, u32::try_from(both >> 34).ok()?)
+        }
+        _ => {
+            let (nanos, seconds) = data.split_first_chunk()?;
+            (i64::from_be_bytes(seconds.try_into().ok()?), u32::from_be_bytes(*nanos))
+        }
+    };
+    let time = DateTime::from_timestamp(seconds, nanos).filter(|_| kind == TIMESTAMP)?;
+    Some(time.format("%Y-%m-%dT%H:%M:%S%.fZ").to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_become_json() {
+        for (bytes, json) in [
+            (&b"\xc0"[..], json!(null)),
+            (b"\xcf\xff\xff\xff\xff\xff\xff\xff\xff", json!(u64::MAX)),
+            (b"\xd3\x80\0\0\0\0\0\0\0", json!(i64::MIN)),
+            (b"\xca\x7f\xc0\0\0", json!("NaN")),
+            (b"\xa1\xff", json!("/w==")),
+            (b"\xc4\x01\x00", json!("AA==")),
+            (b"\x82\x01\xc3\xc0\x90", json!({"1": true, "null": []})),
+            (b"\xd6\xff\0\0\0\x01", json!("1970-01-01T00:00:01Z")),
+            (b"\xd7\xff\x77\x35\x94\x00\0\0\0\x01", json!("1970-01-01T00:00:01.500Z")),
+            (b"\xd4\x05\x07", json!({"ext": 5, "data": "Bw=="})),
+        ] {
+            assert_eq!(read(bytes, NotFinite::Text), Ok(json), "{bytes:x?}");
+        }
+    }
+
+    #[test]
+    fn cut_and_endless_values_are_refused() {
+        for bytes in [
+            &b""[..],
+            b"\x91",
+            b"\xc0\xc0",
+            b"\xdd\xff\xff\xff\xff",
+            b"\xdf\xff\xff\xff\xff\xc0",
+            b"\xc6\xff\xff\xff\xff",
+        ] {
+            assert!(read(bytes, NotFinite::Text).is_err(), "{bytes:x?}");
+        }
+        assert!(read(&vec![0x91; 1 << 20], NotFinite::Text).is_err());
+    }
+}
