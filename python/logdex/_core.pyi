@@ -136,6 +136,7 @@ __all__ = [
     "index_key",
     "index_lacks_entries",
     "indexed_messages",
+    "internal_as_json",
     "is_index_file_name",
     "is_log_dir",
     "is_partition",
@@ -1862,6 +1863,7 @@ def read_records(
     threads: int | None = None,
     decode: Mapping[str, object] | None = None,
 ) -> SegmentReader: ...
+def internal_as_json(records: Any) -> RecordBatch: ...
 def join_tiered(
     log_dir: _Path | None,
     tiered: _Path,

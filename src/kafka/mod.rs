@@ -45,6 +45,8 @@ pub use dump::{DumpOptions, dump};
 pub use format::checkpoint;
 pub use format::codec::Codec;
 pub use format::control_record;
+#[cfg(any(feature = "python", test))]
+pub use format::internal_record::with_json;
 pub use format::key_partition::key_partition;
 pub use format::names::{base_offset, topic_partition};
 pub use format::producer_snapshot;

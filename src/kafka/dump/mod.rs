@@ -17,6 +17,7 @@ use crate::arrow::text_rows::{PieceWriter, Row, columns, json_text};
 use crate::error::{Error, Result};
 use crate::io::Location;
 use crate::kafka::format::control_record::ControlRecord;
+use crate::kafka::format::internal_record::InternalTopic;
 use crate::kafka::format::producer_snapshot::{self, ProducerEntry};
 use crate::kafka::index::index_file::{Check, IndexOptions};
 use crate::kafka::index::offset_index::OffsetIndex;
@@ -70,7 +71,8 @@ pub fn dump<E: From<Error>>(
     options: DumpOptions,
     write: impl FnMut(&str) -> std::result::Result<(), E>,
 ) -> std::result::Result<Report, E> {
-    let mut dump = Dump { path, options, out: PieceWriter::new(write), lines: 0, findings: Vec::new() };
+    let out = PieceWriter::new(write);
+    let mut dump = Dump { path, options, topic: None, out, lines: 0, findings: Vec::new() };
     match path.extension().and_then(|suffix| suffix.to_str()) {
         Some("log" | "checkpoint") => dump.log()?,
         Some("index") => dump.index::<OffsetIndex>(|e| [("offset", e.offset), ("position", e.position.into())])?,
@@ -92,6 +94,8 @@ pub fn dump<E: From<Error>>(
 struct Dump<'a, F, E> {
     path: &'a Location,
     options: DumpOptions,
+    /// The topic, if keys and values are those of the broker itself.
+    topic: Option<InternalTopic>,
     out: PieceWriter<F, E>,
     lines: u64,
     findings: Vec<Finding>,
@@ -151,6 +155,9 @@ impl<F: FnMut(&str) -> std::result::Result<(), E>, E: From<Error>> Dump<'_, F, E
 
     fn log(&mut self) -> std::result::Result<(), E> {
         let segment = Arc::new(Segment::open(self.path, SegmentOptions::default())?);
+        let is_snapshot = self.path.extension().is_some_and(|suffix| suffix == "checkpoint");
+        let topic = if is_snapshot { Some(InternalTopic::METADATA) } else { None };
+        self.topic = topic.or_else(|| InternalTopic::of(segment.topic_partition()?.0));
         self.beginning(&segment)?;
         let on_error = OnError::Skip;
         let scan = BatchScan {
@@ -234,8 +241,8 @@ impl<F: FnMut(&str) -> std::result::Result<(), E>, E: From<Error>> Dump<'_, F, E
                 if row.number("batchPosition") > position {
                     return Ok(());
                 }
-                let data = self.options.data;
-                self.line("record", |out| record_members(out, row, data), || record_text(row, data))?;
+                let (data, topic) = (self.options.data, self.topic);
+                self.line("record", |out| record_members(out, row, data, topic), || record_text(row, data, topic))?;
                 records.row += 1;
             }
         }
@@ -367,7 +374,14 @@ fn batch_text(row: Row<'_>) -> String {
     format!("{records} {producer} deleteHorizonMs: {} {end}", optional(row.number("deleteHorizonMs")))
 }
 
-fn record_text(row: Row<'_>, data: bool) -> String {
+/// Returns key and value of a record of an internal topic as JSON; `None` for what is not of its form.
+fn decoded(row: Row<'_>, topic: Option<InternalTopic>) -> [Option<String>; 2] {
+    let (key, value) = (row.bytes("key"), row.bytes("value"));
+    let of = |bytes, json: &dyn Fn(InternalTopic, &[u8]) -> Option<String>| json(topic?, bytes?);
+    [of(key, &InternalTopic::key), of(value, &|topic, value| topic.value(key, value))]
+}
+
+fn record_text(row: Row<'_>, data: bool, topic: Option<InternalTopic>) -> String {
     let (key, value) = (row.size("key"), row.size("value"));
     let head = format!("| {} {} keySize: {key} valueSize: {value}", row.words(&["offset"]), row.time("timestamp"));
     let mut parts = vec![head];
@@ -381,20 +395,29 @@ fn record_text(row: Row<'_>, data: bool) -> String {
     if let Some(control) = row.control() {
         parts.push(control.to_string());
     } else if data {
-        let part = |name: &str, bytes: &[u8]| format!("{name}: {}", String::from_utf8_lossy(bytes));
-        parts.extend(row.bytes("key").map(|key| part("key", key)));
-        parts.extend(row.bytes("value").map(|value| part("payload", value)));
+        let plain = |name| row.bytes(name).map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+        let [key, value] = decoded(row, topic);
+        let deleted = key.is_some().then(|| "<DELETE>".to_owned());
+        parts.extend(key.or_else(|| plain("key")).map(|key| format!("key: {key}")));
+        let value = value.or_else(|| plain("value")).or(deleted);
+        parts.extend(value.map(|value| format!("payload: {value}")));
     }
     parts.join(" ")
 }
 
-fn record_members(out: &mut impl Write, row: Row<'_>, data: bool) -> fmt::Result {
+fn record_members(out: &mut impl Write, row: Row<'_>, data: bool, topic: Option<InternalTopic>) -> fmt::Result {
     row.members(out, 0..PLAIN.len())?;
     numbers(out, &[("keySize", row.size("key")), ("valueSize", row.size("value"))])?;
     if let Some(control) = row.control() {
         write!(out, ", \"control\": {}", control.json())
     } else if data {
-        row.members(out, PLAIN.len()..row.columns.len())
+        for (at, (name, json)) in (PLAIN.len()..).zip(["key", "value"].into_iter().zip(decoded(row, topic))) {
+            match json {
+                Some(json) => write!(out, ", \"{name}\": {json}")?,
+                None => row.members(out, at..at + 1)?,
+            }
+        }
+        row.members(out, PLAIN.len() + 2..row.columns.len())
     } else {
         out.write_str(", \"headerKeys\": [")?;
         for (at, (name, _)) in row.headers().into_iter().enumerate() {

@@ -9,6 +9,8 @@
 //! Source: `ControlRecordType`, `EndTransactionMarker`, `ControlRecordUtils`, `SnapshotHeaderRecord.json`,
 //! `SnapshotFooterRecord.json`, `KRaftVersionRecord.json`, `VotersRecord.json`.
 
+use super::fields::Fields;
+
 /// The type of a control record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlType {
@@ -171,37 +173,9 @@ fn content(kind: ControlType, value: &[u8]) -> Option<Content> {
     }
 }
 
-/// The remaining fields of a message. Every call returns `None` if the bytes end before the field does.
-struct Fields<'a>(&'a [u8]);
-
-impl<'a> Fields<'a> {
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (taken, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(*taken)
-    }
-
-    fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(len)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    fn varint(&mut self) -> Option<usize> {
-        let mut value = 0u64;
-        for shift in (0..35).step_by(7) {
-            let [byte] = self.take()?;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return usize::try_from(value).ok();
-            }
-        }
-        None
-    }
-
+impl Fields<'_> {
     fn text(&mut self) -> Option<String> {
-        let len = self.varint()?.checked_sub(1)?;
-        String::from_utf8(self.bytes(len)?.to_vec()).ok()
+        String::from_utf8(self.compact()?.to_vec()).ok()
     }
 
     /// Skips tagged fields.

@@ -6,7 +6,10 @@ pub(crate) mod codec;
 pub mod control_record;
 pub(crate) mod deflate;
 pub(crate) mod encoder;
+pub(crate) mod fields;
 pub mod header;
+#[cfg(any(feature = "python", test))]
+pub mod internal_record;
 pub(crate) mod key_partition;
 pub(crate) mod legacy;
 pub(crate) mod names;

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::hash_index::carry_utf8;
-use crate::kafka::format::varint::Cursor;
+use crate::kafka::format::fields::Fields;
 
 /// The longest text after a length of 16 bits.
 const MOST_TEXT: usize = i16::MAX as usize;
@@ -39,7 +39,7 @@ impl GroupOffsets {
             Some(version @ (2 | 3)) => return self.put_group(&mut key, version, value),
             version => return version.is_some(),
         }
-        let (Some(group), Some(topic), Some(partition)) = (key.text(), key.text(), key.int32()) else {
+        let (Some(group), Some(topic), Some(partition)) = (text(&mut key), text(&mut key), key.int32()) else {
             return false;
         };
         let place = (group, topic, partition);
@@ -55,7 +55,7 @@ impl GroupOffsets {
 
     /// Source: `GroupMetadataValue.json`, `ConsumerGroupMetadataKey.json`.
     fn put_group(&mut self, key: &mut Fields<'_>, version: i16, value: Option<&[u8]>) -> bool {
-        let Some(group) = key.text() else { return false };
+        let Some(group) = text(key) else { return false };
         let Some(value) = value else {
             self.protocols.remove(&group);
             return true;
@@ -65,7 +65,7 @@ impl GroupOffsets {
             // Groups of the newer protocol have no other type.
             (3, _) => Some(&b"consumer"[..]),
             (_, Some(0..=3)) => value.sized(),
-            (_, Some(4)) => value.compact(),
+            (_, Some(4)) => compact(&mut value),
             _ => None,
         };
         if let Some(protocol) = protocol {
@@ -131,7 +131,7 @@ fn committed(value: &mut Fields<'_>) -> Option<Committed> {
     if version >= 3 {
         let _leader_epoch = value.int32()?;
     }
-    let metadata = if version >= 4 { value.compact()? } else { value.sized()? }.to_vec();
+    let metadata = if version >= 4 { compact(value)? } else { value.sized()? }.to_vec();
     (0..=4).contains(&version).then_some(Committed { offset, timestamp_ms: value.int64()?, metadata })
 }
 
@@ -141,51 +141,15 @@ fn put_text(out: &mut Vec<u8>, text: &[u8]) {
     out.extend(text);
 }
 
-/// The remaining fields of a message. Every call returns `None` if the bytes end before the field does.
-struct Fields<'a>(&'a [u8]);
+/// A text of a key.
+fn text(fields: &mut Fields<'_>) -> Option<String> {
+    let text = String::from_utf8_lossy(fields.sized()?).into_owned();
+    Some(text).filter(|text| text.len() <= MOST_TEXT)
+}
 
-impl<'a> Fields<'a> {
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (taken, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(*taken)
-    }
-
-    fn int16(&mut self) -> Option<i16> {
-        self.take().map(i16::from_be_bytes)
-    }
-
-    fn int32(&mut self) -> Option<i32> {
-        self.take().map(i32::from_be_bytes)
-    }
-
-    fn int64(&mut self) -> Option<i64> {
-        self.take().map(i64::from_be_bytes)
-    }
-
-    fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(len)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    fn sized(&mut self) -> Option<&'a [u8]> {
-        let len = usize::try_from(self.int16()?).ok()?;
-        self.bytes(len)
-    }
-
-    /// Bytes after their number plus one, as flexible versions have them.
-    fn compact(&mut self) -> Option<&'a [u8]> {
-        let mut cursor = Cursor::new(self.0);
-        let len = usize::try_from(cursor.unsigned(5)?).ok()?.checked_sub(1)?;
-        self.0 = cursor.rest;
-        self.bytes(len).filter(|bytes| bytes.len() <= MOST_TEXT)
-    }
-
-    fn text(&mut self) -> Option<String> {
-        let text = self.sized().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-        text.filter(|text| text.len() <= MOST_TEXT)
-    }
+/// A text after its number of bytes plus one.
+fn compact<'a>(fields: &mut Fields<'a>) -> Option<&'a [u8]> {
+    fields.compact().filter(|bytes| bytes.len() <= MOST_TEXT)
 }
 
 #[cfg(test)]

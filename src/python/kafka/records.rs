@@ -1,8 +1,10 @@
-//! `read_records`: ranges of segments as one stream; `unlisted_transactions`.
+//! `read_records`: ranges of segments as one stream; `unlisted_transactions`; `internal_as_json`.
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use pyo3_arrow::PyRecordBatch;
 
+use super::super::convert::ArrowBatch;
 use super::super::decode::{Decoding, Formats};
 use super::super::{convert, integer, pattern};
 use super::arguments;
@@ -11,7 +13,7 @@ use super::segment::PyLogSegment;
 use crate::kafka::{self, RecordScan, SegmentRange, SegmentReader};
 use crate::report::Finding;
 
-register! { fn unlisted_transactions, read_records }
+register! { fn unlisted_transactions, read_records, internal_as_json }
 
 /// A range in Python: the segment, the first offset, the end offset, and the transactions to skip.
 type PyRange<'py> = (Py<PyLogSegment>, Bound<'py, PyAny>, Bound<'py, PyAny>, Option<Bound<'py, PyAny>>);
@@ -109,4 +111,13 @@ fn read_records(
 fn unlisted_transactions(py: Python<'_>, segments: Vec<Py<PyLogSegment>>, after_crash: bool) -> PyResult<Vec<Finding>> {
     let segments = segments.iter().map(|segment| segment.get().inner()).collect::<PyResult<Vec<_>>>()?;
     Ok(py.detach(|| kafka::unlisted_transactions(&segments, after_crash))?)
+}
+
+/// Return records with JSON as keys and values of Kafka's internal topics, as kafka-dump-log prints them.
+///
+/// The columns `topic` and `key` are needed; a key or value of another form, and other batches, are returned as they are.
+#[pyfunction]
+fn internal_as_json(py: Python<'_>, records: PyRecordBatch) -> ArrowBatch {
+    let records = records.into_inner();
+    ArrowBatch(py.detach(|| kafka::with_json(records)))
 }

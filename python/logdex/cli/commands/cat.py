@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from logdex._core import internal_as_json
 from logdex.cli.arguments import FILTERS, OPEN, STORE_OR_LOG, Command, add_options, add_source, count, row_format
 from logdex.cli.output import complain, limited_batches, say_rows
 from logdex.cli.sources import open_path
 from logdex.cli.sources.opened import nothing_matches
+from logdex.kafka.copy import INTERNAL
 
 if TYPE_CHECKING:
     import argparse
@@ -59,38 +61,40 @@ def _run(arguments: argparse.Namespace) -> int:
             printed = _cat_logs(opened, arguments)
         else:
             with opened.matching_rows(arguments, body=_prints_bodies(arguments)) as stream:
-                printed = say_rows(limited_batches(stream, arguments.limit), **_how(arguments))
+                printed = _say(limited_batches(stream, arguments.limit), arguments)
         if not printed and arguments.tail != 0 and arguments.limit != 0:
             complain(nothing_matches(arguments, arguments.topic or (), *opened.held(arguments.topic)))
     return 0 if printed else 1
 
 
 def _prints_bodies(arguments: argparse.Namespace) -> bool:
-    return arguments.body or bool(arguments.decode)
+    is_internal = arguments.topic is not None and INTERNAL.issuperset(arguments.topic)
+    return arguments.body or bool(arguments.decode) or is_internal
 
 
-def _how(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the options of `say_rows`."""
+def _say(batches: Iterator[RecordBatch], arguments: argparse.Namespace) -> int:
+    """Print rows, those of Kafka's internal topics as JSON; return their number."""
     labelled = arguments.columns is not None
-    return {"as_json": arguments.json, "labelled": labelled, "row_format": arguments.format}
+    batches = map(internal_as_json, batches)
+    return say_rows(batches, as_json=arguments.json, labelled=labelled, row_format=arguments.format)
 
 
 def _cat_logs(opened: Opened, arguments: argparse.Namespace) -> int:
     """Print the last rows of each log, or all rows, and with `--follow` new rows; return the number of printed rows."""
     logs = opened.logs(arguments, body=_prints_bodies(arguments))
     places, ends, left = [], [], sys.maxsize if arguments.limit is None else arguments.limit
-    printed, how = 0, _how(arguments)
+    printed = 0
     for log in logs:
         begin, end = log.bounds()
         places.append(max(begin, end))
         ends.append(end)
         if arguments.tail is None:
             stream = log.read(begin, end)
-            printed += say_rows(limited_batches(stream, left - printed), **how)
+            printed += _say(limited_batches(stream, left - printed), arguments)
             opened.say_skipped(stream)
         else:
             batches = _last_rows(opened, log, end, arguments.tail)
-            printed += say_rows(limited_batches(batches, left - printed), **how)
+            printed += _say(limited_batches(batches, left - printed), arguments)
     while arguments.follow and printed < left:
         sys.stdout.flush()
         time.sleep(_POLL_SECONDS)
@@ -105,7 +109,7 @@ def _cat_logs(opened: Opened, arguments: argparse.Namespace) -> int:
             ends[at] = end
             if end > places[at]:
                 stream = log.read(places[at], end)
-                printed += say_rows(limited_batches(stream, left - printed), **how)
+                printed += _say(limited_batches(stream, left - printed), arguments)
                 opened.say_skipped(stream)
                 places[at] = end
     return printed

@@ -41,7 +41,8 @@ log directory, a partition, a segment. `logdex find` and `build-index` take a lo
 
 _DUMP = """\
 Prints the batches of a .log file, the entries of an index, the producers of a .snapshot: the
-lines of kafka-dump-log, without a JVM. Faults are listed at the end.
+lines of kafka-dump-log, without a JVM. Faults are listed at the end. The records of internal
+topics, such as __consumer_offsets, are decoded.
 
   logdex kafka dump orders-0/00000000000000000000.log
   logdex kafka dump orders-0 --print-data-log

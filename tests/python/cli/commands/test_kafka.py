@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import base64
 import json
+import lzma
 import os
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 import golden_kafka
 from logdex._core import dump_file
 from logdex.cli import main
+from logdex.kafka import LogDir
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 # One question to the real tool: its files, then what it printed.
 _RUN = re.compile(
@@ -85,6 +88,64 @@ def test_keys_and_payloads_are_printed_on_request(
             assert f"payload: {value.decode()}\n" in printed
             plain += 1
     assert plain > 20
+
+
+_RESTORE = Path(__file__).parents[3] / "golden" / "kafka-restore"
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory with the log directories of brokers of two releases."""
+    home = tmp_path_factory.mktemp("brokers")
+    for release in ("3.9.2", "4.3.1"):
+        golden_kafka.unpack_archive(_RESTORE / f"dead-{release}.tar.xz", home / f"dead-{release}")
+    return home
+
+
+def test_internal_topics_are_dumped_as_by_the_decoders_of_the_tool(
+    brokers: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(brokers)
+    wanted = lzma.decompress((_RESTORE / "dump-internal.txt.xz").read_bytes()).decode().splitlines()
+    files = [line.removeprefix("Dumping ") for line in wanted if line.startswith("Dumping ")]
+    assert len(files) == 16
+    for file in files:
+        assert main(["kafka", "dump", "--print-data-log", file]) == 0
+    # The type of this control record is all that is printed.
+    wanted = [re.sub("LeaderChange: .*", "controlType: LEADER_CHANGE(2)", line) for line in wanted]
+    assert capsys.readouterr().out.splitlines() == wanted
+    assert sum('"data":{' in line for line in wanted) > 400
+
+
+def test_internal_records_as_json(brokers: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = brokers / "dead-4.3.1" / "__transaction_state-0" / "00000000000000000000.log"
+    assert main(["kafka", "dump", "--print-data-log", "--json", str(file)]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    states = [row for row in rows if row["type"] == "record"]
+    assert {state["key"]["type"] for state in states} == {"0"}
+    assert {state["value"]["data"]["transactionTimeoutMs"] for state in states} == {60_000}
+
+
+def test_cat_shows_internal_records(brokers: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logs = str(brokers / "dead-3.9.2")
+    assert main(["cat", logs, "-t", "__consumer_offsets"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    commit = (
+        '    {"version":"3","data":{"offset":0,"leaderEpoch":0,"metadata":"txn 0","commitTimestamp":1795469447987}}'
+    )
+    assert commit in lines
+    assert main(["cat", logs, "-t", "__consumer_offsets", "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    with LogDir.open(logs) as log_dir:
+        stored = pa.table(log_dir.records("__consumer_offsets", columns=["value"])).column("value").to_pylist()
+    assert len(rows) == len(stored) > 20
+    assert {json.loads(row["key"])["type"] for row in rows} == {"1", "2"}
+    assert [row["value"] is None for row in rows] == [value is None for value in stored]
+    # Other topics, and columns without the topic, have the bytes.
+    assert main(["cat", logs, "-t", "orders", "-n", "3", "--body"]) == 0
+    assert '"data"' not in capsys.readouterr().out
+    assert main(["cat", logs, "-t", "__consumer_offsets", "--columns", "value", "-n", "1"]) == 0
+    assert '"data"' not in capsys.readouterr().out
 
 
 def _json(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
