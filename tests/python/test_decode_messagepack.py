@@ -57,6 +57,24 @@ def test_values_that_json_does_not_have(tmp_path: Path) -> None:
     assert (body["7"], body["f"]) == ("number", 0.5)
 
 
+def test_forms_that_the_package_does_not_write(tmp_path: Path) -> None:
+    # Keys that are no text, bytes that are no UTF-8, an empty array, timestamps of 4, 8 and 12 bytes.
+    body = b"\x87\x01\xc3\xc0\x01\xa1s\xa1\xff\xa1i\xd3\x80\0\0\0\0\0\0\0"
+    body += b"\xa1t\xd6\xff\0\0\0\x01\xa1u\xd7\xff\x77\x35\x94\x00\0\0\0\x01"
+    body += b"\xa1v\xc7\x0c\xff\0\0\0\x01\xff\xff\xff\xff\xff\xff\xff\xff"
+    [(value, error)] = _bodies(tmp_path / "store", [body])
+    assert error is None
+    assert value == {
+        "1": True,
+        "null": 1,
+        "s": "/w==",
+        "i": -(2**63),
+        "t": "1970-01-01T00:00:01Z",
+        "u": "1970-01-01T00:00:01.500Z",
+        "v": "1969-12-31T23:59:59.000000001Z",
+    }
+
+
 def test_other_bodies_are_null(tmp_path: Path) -> None:
     valid = msgpack.packb({"a": 1})
     bad = [b"", valid[:-1], valid + b"\0", msgpack.packb([1]), msgpack.packb({"b": 1}), msgpack.packb({"a": "x"})]
