@@ -8,8 +8,8 @@ use arrow_json::reader::infer_json_schema_from_iterator;
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use serde_json::Value;
 
-use super::Decode;
 use super::messagepack::{self, NotFinite};
+use super::{Decode, NUL};
 
 /// The bytes of objects.
 #[derive(Clone, Copy)]
@@ -49,7 +49,7 @@ impl Json {
             Encoding::Text => serde_json::from_slice(row).ok(),
             Encoding::MessagePack => messagepack::read(row, NotFinite::Zero).ok(),
         });
-        let objects = objects.filter(Value::is_object);
+        let objects = objects.filter(|value| value.is_object() && is_named(value));
         let schema =
             infer_json_schema_from_iterator(objects.map(Ok::<Value, ArrowError>)).map_err(|e| match encoding {
                 Encoding::Text => format!("the objects have no common schema, pass one: {}", text(&e)),
@@ -90,6 +90,15 @@ impl Decode for Json {
         let batch = decoder.flush().map_err(|e| text(&e))?;
         let values = batch.map_or_else(|| StructArray::new_empty_fields(rows.len(), None), StructArray::from);
         if values.len() == rows.len() { Ok(Arc::new(values)) } else { Err(self.encoding.object().to_owned()) }
+    }
+}
+
+/// Returns whether all fields of a value can be those of a struct.
+fn is_named(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => fields.iter().all(|(name, value)| !name.contains(NUL) && is_named(value)),
+        Value::Array(items) => items.iter().all(is_named),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
     }
 }
 

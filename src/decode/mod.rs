@@ -28,6 +28,8 @@ use crate::error::{Error, Result, without_users};
 const ERRORS: &str = "body_error";
 const JSON: &str = "json";
 const MESSAGE_PACK: &str = "msgpack";
+/// The letter that names of columns cannot have, because they are passed to C.
+const NUL: char = '\0';
 /// The framing of a value: a zero, and the number of its schema.
 const FRAME: usize = 5;
 
@@ -123,7 +125,10 @@ impl Decoders {
                             return Err(wrong(format!("{}: {why}", without_users(url))));
                         }
                         Some((path, message)) if !path.is_empty() && !message.is_empty() => {
-                            Box::new(protobuf::Protobuf::open(path.as_ref(), message)?)
+                            // The library panics on some files that are not of protoc.
+                            let opened = catch_unwind(|| protobuf::Protobuf::open(path.as_ref(), message));
+                            let failed = || wrong(format!("{path}: expected a descriptor set of protoc"));
+                            Box::new(opened.map_err(|_| failed())??)
                         }
                         _ => return Err(wrong(format!("{name:?}: expected protobuf:FILE.desc:package.Message"))),
                     },

@@ -36,7 +36,7 @@ use prost_reflect::{
     DescriptorPool, DynamicMessage, FieldDescriptor, FileDescriptor, Kind, MessageDescriptor, SerializeOptions, Value,
 };
 
-use super::{Decode, Values, framed, numbered_files};
+use super::{Decode, NUL, Values, framed, numbered_files};
 use crate::error::{Error, Result};
 
 /// The most fields of a type, with those of the types in it.
@@ -164,6 +164,9 @@ impl Types {
         let fields = message.fields().map(|field| {
             let too_many = || format!("expected at most {MOST_FIELDS} fields in {}", message.full_name());
             self.left = self.left.checked_sub(1).ok_or_else(too_many)?;
+            if field.name().contains(NUL) {
+                return Err(format!("expected a name of a field, found {:?}", field.name()));
+            }
             Ok(Field::new(field.name(), self.of(&field)?, true))
         });
         let fields = fields.collect::<std::result::Result<Fields, String>>();

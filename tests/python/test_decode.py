@@ -117,6 +117,12 @@ def test_json_objects_have_the_fields_of_the_first_batch(tmp_path: Path) -> None
     assert [(body, bool(error)) for body, error in found[500:]] == [(None, True)] * len(bad)
 
 
+def test_names_that_no_column_can_have_are_errors_of_their_bodies(tmp_path: Path) -> None:
+    bodies = [b'{"a": 1}', b'{"a\\u0000": 1}', b'{"a": 2, "xs": [{"\\u0000": 1}]}']
+    found = _bodies(_store(tmp_path / "store", bodies), "json")
+    assert [(body, bool(error)) for body, error in found] == [({"a": 1}, False), (None, True), (None, True)]
+
+
 def test_a_later_object_with_another_field_is_named(tmp_path: Path) -> None:
     bodies = [b'{"a": 1, "b": null}'] * 10_000 + [b'{"a": 1, "c": 2}', b'{"a": "x"}', b'{"a": 2, "b": 3}']
     found = _bodies(_store(tmp_path / "store", bodies), "json")

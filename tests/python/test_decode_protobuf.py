@@ -401,6 +401,26 @@ def test_wrong_descriptors_are_refused(tmp_path: Path) -> None:
         assert "secret" not in str(caught.value)
 
 
+def test_damaged_descriptors_are_read_or_refused(tmp_path: Path) -> None:
+    chance = random.Random(1)
+    whole = _descriptor_set(tmp_path / "shop.desc").read_bytes()
+    body = _order(random.Random(3)).SerializeToString()
+    refused = 0
+    for _ in range(400):
+        damaged = bytearray(whole)
+        for _ in range(chance.randrange(1, 6)):
+            damaged[chance.randrange(len(damaged))] = chance.choice(
+                [0, 255, chance.randrange(256), chance.choice(whole)]
+            )
+        (tmp_path / "damaged.desc").write_bytes(damaged)
+        try:
+            [_] = _bodies(tmp_path / "store", [body], f"protobuf:{tmp_path / 'damaged.desc'}:shop.Order")
+        except ValueError as error:
+            assert "damaged.desc" in str(error)  # noqa: PT017 -- it may be read as well
+            refused += 1
+    assert 200 < refused < 400
+
+
 def test_commands_print_and_export_messages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = _descriptor_set(tmp_path / "shop.desc")
     order = _order(random.Random(3))

@@ -6,6 +6,8 @@ import base64
 import contextlib
 import io
 import json
+import os
+import signal
 import struct
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -36,6 +38,7 @@ class _Registry(ThreadingHTTPServer):
         self.answers: dict[str, tuple[int, bytes]] = {}
         self.requests: list[str] = []
         self.authorization: str | None = None
+        self.is_silent, self.interrupts, self.released = False, False, threading.Event()
 
     def add(self, number: int, **answer: object) -> None:
         self.answers[f"/api/schemas/ids/{number}"] = (200, json.dumps(answer).encode())
@@ -49,6 +52,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.requests.append(self.path)
+        if self.server.is_silent:
+            if self.server.interrupts:
+                os.kill(os.getpid(), signal.SIGINT)
+            self.server.released.wait(30)
+            return
         code, body = self.server.answers.get(self.path, (404, b'{"error_code":40403,"message":"Schema not found"}'))
         if self.server.authorization not in (None, self.headers.get("Authorization")):
             code, body = 401, b"no"
@@ -155,16 +163,21 @@ def test_bad_answers_end_the_read(tmp_path: Path, registry: _Registry, monkeypat
         _bodies(root, "http://127.0.0.1:9")
 
 
-def test_the_exception_of_a_signal_handler_is_raised(
+def test_a_silent_registry_is_not_awaited_for_ever(
     tmp_path: Path, registry: _Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(url: str, number: int) -> str:
-        raise KeyboardInterrupt(url, number)
-
     root = _store(tmp_path / "store", [_avro(OLDER, {"id": 5}, 3)])
-    monkeypatch.setattr(_schema_registry, "read_schema", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        _bodies(root, registry.url())
+    registry.is_silent = True
+    with monkeypatch.context() as patch:
+        patch.setattr(_schema_registry, "_TIMEOUT_S", 0.2)
+        with pytest.raises(OSError, match="timed out"):
+            _bodies(root, registry.url())
+    registry.interrupts = True
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            _bodies(root, registry.url())
+    finally:
+        registry.released.set()
 
 
 def test_a_store_without_values_has_no_fields(tmp_path: Path, registry: _Registry) -> None:
