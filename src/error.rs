@@ -97,6 +97,11 @@ impl Error {
         Self::WriteFailed { path: path.to_owned(), source }
     }
 
+    /// Returns whether there is no such file or directory.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+
     /// An error about the bytes of a file.
     pub fn corrupt(path: &Path, offset: u64, expected: impl Into<String>, found: impl Into<String>) -> Self {
         Self::Corrupt { path: path.to_owned(), offset, expected: expected.into(), found: found.into() }

@@ -50,6 +50,8 @@ __all__ = [
     "IndexFiles",
     "IndexHeader",
     "IndexRows",
+    "KeyIndex",
+    "KeySettings",
     "KeyView",
     "LogSegment",
     "LogWriter",
@@ -304,21 +306,9 @@ class SealedLogs:
     @staticmethod
     def open(directory: _Path) -> SealedLogs: ...
     @property
-    def directory(self) -> Path: ...
-    @property
-    def header(self) -> str | None: ...
-    @property
     def reads(self) -> int: ...
-    def entries(self, partition: tuple[str, int], segments: Sequence[LogSegment]) -> tuple[int, int]: ...
-    def select(
-        self,
-        key: str,
-        logs: Sequence[tuple[tuple[str, int], Sequence[LogSegment]]],
-        *,
-        begin: int | None = None,
-        end: int | None = None,
-    ) -> list[tuple[list[tuple[int, int]], list[int]]]: ...
-    def verify(self, logs: Sequence[tuple[tuple[str, int], Sequence[LogSegment]]]) -> Report: ...
+    def words(self, logs: Sequence[PartitionLog]) -> str | None: ...
+    def verify(self, logs: Sequence[PartitionLog]) -> Report: ...
 
 def broker_lock_holder(path: _Path) -> int | None: ...
 def plan_files(files: Sequence[_Path]) -> list[tuple[Path, int, str | None]]: ...
@@ -1768,6 +1758,25 @@ class PartitionLog:
     def close(self) -> None: ...
 
 @final
+class KeyIndex:
+    def __new__(cls, directory: _Path) -> KeyIndex: ...
+
+@final
+class KeySettings:
+    def __new__(cls, hash_slots: int, max_entries: int, header: str | None = None) -> KeySettings: ...
+    @staticmethod
+    def read(directory: _Path) -> KeySettings | None: ...
+    @property
+    def hash_slots(self) -> int: ...
+    @property
+    def max_entries(self) -> int: ...
+    @property
+    def header(self) -> str | None: ...
+    @property
+    def content(self) -> bytes: ...
+    def check_files(self, directory: _Path) -> None: ...
+
+@final
 class Slice:
     @property
     def segment(self) -> LogSegment: ...
@@ -1830,7 +1839,7 @@ def transactions_before(
     parts: _Parts, as_of: int | None
 ) -> tuple[int | None, list[tuple[int, int, int]], list[tuple[tuple[int, int, int], int]], list[tuple[int, int]]]: ...
 def find_records(
-    searches: Sequence[tuple[PartitionLog, Sequence[int], Sequence[tuple[int, int]]]],
+    logs: Sequence[PartitionLog],
     key: bytes,
     *,
     header: str | None,
@@ -1838,11 +1847,14 @@ def find_records(
     end: Time | None,
     columns: Iterable[str],
     max_num: int | None,
+    sealed: SealedLogs | None,
+    index: KeyIndex | None,
 ) -> tuple[
     list[RecordBatch],
     list[tuple[int, int]],
     bool,
-    list[tuple[int, int, int, int, int, list[tuple[int, int]]]],
+    int,
+    list[tuple[int, int, int, int, int, int, list[int], int, list[tuple[int, int]]]],
     list[Finding],
 ]: ...
 def read_records(

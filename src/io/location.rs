@@ -7,7 +7,6 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs;
 use std::hash::{Hash, Hasher};
-use std::io::ErrorKind;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -97,7 +96,7 @@ impl Entry {
             return Ok(Some(known.clone()));
         }
         match self.path.status() {
-            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+            Err(error) if error.is_missing() => {
                 let link = fs::symlink_metadata(&self.path).ok();
                 Ok(link.map(|found| Status { kind: Kind::Other, ..Status::from(found) }))
             }

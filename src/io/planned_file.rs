@@ -4,8 +4,6 @@
 //! the first bytes of a log file hold offset, time and checksum of its first message or batch. An object of a store is the same
 //! for all readers, so there length and `ETag` count, which the listing of the directory has: it must not change.
 
-use std::io::ErrorKind;
-
 use super::location::Location;
 use super::storage::{self, Identity};
 use super::{Access, FileSource, ReadAt};
@@ -59,7 +57,7 @@ impl PlannedFile {
     pub fn fault(&self) -> Result<Option<String>> {
         let now = match Self::of(&self.path) {
             Ok(now) => now,
-            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+            Err(error) if error.is_missing() => {
                 return Ok(Some("no such file".to_owned()));
             }
             Err(error) => return Err(error),

@@ -15,6 +15,19 @@ pub(crate) fn usize_of(number: impl Into<u64>) -> usize {
     usize::try_from(number.into()).unwrap_or(usize::MAX)
 }
 
+/// Returns the number of things in memory, or of bytes of a file, as a signed number. None of them has 2^63.
+#[inline]
+pub(crate) fn i64_of(number: impl TryInto<i64>) -> i64 {
+    number.try_into().unwrap_or(i64::MAX)
+}
+
+/// Returns a number as one of 32 bits. A greater one becomes `u32::MAX`: a caller keeps fewer things than that, or takes the smaller of
+/// it and its own limit.
+#[inline]
+pub(crate) fn u32_of(number: impl TryInto<u32>) -> u32 {
+    number.try_into().unwrap_or(u32::MAX)
+}
+
 /// Reads at an offset that change nothing and need no shared position.
 pub trait ReadAt: Send + Sync {
     /// Length in bytes. Fixed when a file is opened.

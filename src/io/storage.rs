@@ -189,7 +189,7 @@ fn remote_stamp(directory: &Location) -> Result<String> {
             let statuses: Vec<_> = listed.iter().map(|entry| (&entry.name, entry.status().ok().flatten())).collect();
             Ok(format!("{statuses:?}"))
         }
-        Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok("missing".to_owned()),
+        Err(error) if error.is_missing() => Ok("missing".to_owned()),
         Err(error) => Err(error),
     }
 }

@@ -23,12 +23,18 @@
 //! - `dump`: the content of a file as lines
 //! - `write`: a partition's log that is written as a broker writes it
 //! - [`seal`]: the keys of all records, sorted by their hashes
+//! - `key_index`: index files for the keys of a partition
+//! - `find`: records by key
 
 mod compat;
 #[cfg(any(feature = "python", test))]
 mod dump;
+#[cfg(any(feature = "python", test))]
+pub mod find;
 pub mod format;
 pub mod index;
+#[cfg(any(feature = "python", test))]
+pub mod key_index;
 pub mod log;
 pub mod read;
 mod recover;

@@ -7,12 +7,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 
 use super::format::names::{base_offset, topic_partition};
+use super::log::LogView;
 use super::read::key_entries::key_entries;
 use super::read::record_columns::Column;
 use super::read::record_reader::RecordScan;
@@ -23,9 +25,10 @@ use crate::error::{Error, Result};
 use crate::hash_index::sealed::{
     self, Blocks, Catalog, Draft, Facts, Layout, Row, Rows, Sample, SealedKeys, Sealing, Source, StoreFile, Take, place,
 };
-use crate::hash_index::{KeyColumn, Keys, Topics};
-use crate::io::Location;
-use crate::report::{Finding, Report};
+use crate::hash_index::{KeyColumn, Keys, Topics, key_hash};
+use crate::io::i64_of;
+use crate::io::{Location, ProcessMutex};
+use crate::report::{Finding, Report, thousands};
 use crate::time_range::TimeRange;
 
 /// Records that are read together.
@@ -43,6 +46,15 @@ pub type Partition = (String, i32);
 
 /// Offsets, the end excluded.
 pub type Offsets = (i64, i64);
+
+/// The candidates of a key in a partition, by one index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Candidates {
+    /// Ranges of offsets, ascending, in which each record with the key is a candidate.
+    pub covered: Vec<Offsets>,
+    /// Offsets of records that may carry the key, newest first.
+    pub offsets: Vec<i64>,
+}
 
 /// Prepares to seal a log directory: lists its files. The sealed index will be in `directory`, and it will have the values of
 /// the header next to the keys.
@@ -99,7 +111,7 @@ impl Source for SegmentSource {
             end_offset: Some(end),
             first_timestamp: known.first_timestamp,
             last_timestamp: known.last_timestamp,
-            entries: Some(i64::try_from(sample.rows).unwrap_or(i64::MAX)),
+            entries: Some(i64_of(sample.rows)),
             // As it was read: a broker may have appended to what was listed.
             ..StoreFile::new(&name_of(&self.partition, segment), kind, segment.status())
         };
@@ -178,6 +190,10 @@ impl RowFacts {
     }
 }
 
+fn partition_of(log: &LogView) -> Partition {
+    (log.topic().to_owned(), log.partition())
+}
+
 /// The name of a segment's log below the log directory.
 fn name_of((topic, partition): &Partition, segment: &Segment) -> String {
     let name = segment.path().file_name().unwrap_or_default().to_string_lossy();
@@ -246,6 +262,9 @@ pub struct SealedLogs {
     /// Numbers of the partitions.
     parts: HashMap<Partition, u32>,
     keys: SealedKeys,
+    /// A file of it turned out to be damaged.
+    is_given_up: AtomicBool,
+    notes: ProcessMutex<Vec<String>>,
 }
 
 impl SealedLogs {
@@ -265,7 +284,8 @@ impl SealedLogs {
         let sealed = catalog.files.iter().enumerate().filter(|(_, file)| is_sealed(file));
         let segments = sealed.map(|(number, file)| (file.path.clone(), number)).collect();
         let keys = SealedKeys::new(directory, &catalog)?;
-        Ok(Self { directory: directory.to_owned(), segments, parts, keys, catalog })
+        let (is_given_up, notes) = (AtomicBool::new(false), ProcessMutex::new());
+        Ok(Self { directory: directory.to_owned(), segments, parts, keys, catalog, is_given_up, notes })
     }
 
     /// The directory.
@@ -297,20 +317,32 @@ impl SealedLogs {
         })
     }
 
-    /// The entries of the segments of a partition that are as they were, and how many these are.
-    pub fn entries(&self, partition: &Partition, segments: &[Arc<Segment>]) -> (u64, u64) {
-        let standing = self.standing(partition, segments).filter_map(|(_, file)| file.entries);
-        standing.fold((0, 0), |(count, sum), entries| (count + 1, sum.saturating_add(entries.unsigned_abs())))
+    /// Returns what is sealed, for people; `None` if it is not used any more.
+    pub fn words(&self, logs: &[Arc<LogView>]) -> Option<String> {
+        if self.is_given_up() {
+            return None;
+        }
+        let (mut sealed, mut others, mut entries) = (0, 0, 0_u64);
+        for log in logs {
+            let partition = partition_of(log);
+            let standing: Vec<_> = self.standing(&partition, log.segments()).collect();
+            sealed += standing.len();
+            others += log.segments().len() - standing.len();
+            let counts = standing.iter().filter_map(|(_, file)| file.entries);
+            entries = counts.fold(entries, |sum, count| sum.saturating_add(count.unsigned_abs()));
+        }
+        let others = if others == 0 { String::new() } else { format!(", {others} other segments") };
+        let place = self.directory.display();
+        Some(format!("{sealed} segments with {} entries in {place}{others}", thousands(entries)))
     }
 
     /// The offsets whose records are sealed, ascending: of the segments that are as they were. `segments` are those of the
     /// partition, ascending.
-    pub fn covered(&self, partition: &Partition, segments: &[Arc<Segment>]) -> Vec<Offsets> {
+    fn covered(&self, partition: &Partition, segments: &[Arc<Segment>]) -> Vec<Offsets> {
         let mut covered: Vec<Offsets> = Vec::new();
         for (number, file) in self.standing(partition, segments) {
-            let next_base = segments.get(number + 1).map_or(i64::MAX, |next| next.base_offset());
-            let begin = file.first_offset.unwrap_or(i64::MAX);
-            let end = file.end_offset.unwrap_or(i64::MIN).min(next_base);
+            let (Some(begin), Some(end)) = (file.first_offset, file.end_offset) else { continue };
+            let end = segments.get(number + 1).map_or(end, |next| end.min(next.base_offset()));
             match covered.last_mut() {
                 _ if end <= begin => {}
                 Some((_, last)) if *last == begin => *last = end,
@@ -320,11 +352,55 @@ impl SealedLogs {
         covered
     }
 
-    /// Returns the candidates of a hash in some partitions, each with the offsets that are covered: newest first, for each partition.
+    /// Returns the candidates of a text in each of some partitions of a topic. The text is that of a key, or with a header that of its
+    /// value. If a file of the sealed index is damaged, nothing is covered from then on.
     ///
     /// # Errors
-    /// `Corrupt` if a file of the sealed index is damaged; an I/O error, with the path.
-    pub fn select(&self, hash: i32, times: TimeRange, covered: &[(Partition, Vec<Offsets>)]) -> Result<Vec<Vec<i64>>> {
+    /// `InvalidArgument`, which no file causes.
+    pub fn candidates(
+        &self,
+        logs: &[Arc<LogView>],
+        text: &str,
+        header: Option<&str>,
+        times: TimeRange,
+    ) -> Result<Vec<Candidates>> {
+        let nothing = || vec![Candidates::default(); logs.len()];
+        let Some(first) = logs.first().filter(|_| !self.is_given_up()) else { return Ok(nothing()) };
+        if header.is_some() && header != self.header() {
+            return Ok(nothing());
+        }
+        let hash = key_hash(&[first.topic(), "#", text].concat());
+        let covered = |log: &Arc<LogView>| {
+            let partition = partition_of(log);
+            let covered = self.covered(&partition, log.segments());
+            (partition, covered)
+        };
+        let covered: Vec<_> = logs.iter().map(covered).collect();
+        match self.select(hash, times, &covered) {
+            Ok(found) => {
+                let found = covered.into_iter().zip(found);
+                Ok(found.map(|((_, covered), offsets)| Candidates { covered, offsets }).collect())
+            }
+            Err(error @ (Error::Corrupt { .. } | Error::Io { .. })) => {
+                self.is_given_up.store(true, Ordering::Relaxed);
+                self.notes.with(|notes| notes.push(format!("the sealed index is not used any more: {error}")));
+                Ok(nothing())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.is_given_up.load(Ordering::Relaxed)
+    }
+
+    /// Returns the texts for the log since the last call.
+    pub fn take_notes(&self) -> Vec<String> {
+        self.notes.with(std::mem::take)
+    }
+
+    /// Returns the candidates of a hash in some partitions, each with the offsets that are covered: newest first, for each partition.
+    fn select(&self, hash: i32, times: TimeRange, covered: &[(Partition, Vec<Offsets>)]) -> Result<Vec<Vec<i64>>> {
         let of_part: HashMap<u32, usize> = covered
             .iter()
             .enumerate()
@@ -348,17 +424,21 @@ impl SealedLogs {
         Ok(found)
     }
 
-    /// Compares the rows with the records of the segments that are as they were. Each partition comes with its segments.
+    /// Compares the rows with the records of the segments that are as they were. Checks nothing if it is not used any more.
     ///
     /// # Errors
-    /// The system's error, with the path. Damage is a finding.
-    pub fn verify(&self, logs: &[(Partition, Vec<Arc<Segment>>)]) -> Result<Report> {
+    /// An I/O error, with the path. Damage is a finding.
+    pub fn verify(&self, logs: &[Arc<LogView>]) -> Result<Report> {
+        if self.is_given_up() {
+            return Ok(Report::default());
+        }
         let mut expected = Rows::new(&std::env::temp_dir());
         let mut wanted: BTreeMap<u32, Vec<Offsets>> = BTreeMap::new();
-        for (partition, segments) in logs {
-            let Some(part) = self.parts.get(partition).copied() else { continue };
-            for (number, file) in self.standing(partition, segments) {
-                let Some(segment) = segments.get(number) else { continue };
+        for log in logs {
+            let (partition, segments) = (partition_of(log), log.segments());
+            let Some(part) = self.parts.get(&partition).copied() else { continue };
+            for (number, file) in self.standing(&partition, segments) {
+                let (Some(segment), Some(end)) = (segments.get(number), file.end_offset) else { continue };
                 let source = SegmentSource {
                     partition: partition.clone(),
                     part,
@@ -373,7 +453,6 @@ impl SealedLogs {
                     continue;
                 }
                 expected.keep();
-                let end = file.end_offset.unwrap_or(i64::MAX);
                 wanted.entry(part).or_default().push((segment.base_offset(), end));
             }
         }

@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyIterator, PyList};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::io::remote::file_system::{Described, FileSystem};
 use crate::io::remote::{self, Objects, upload};
 use crate::io::storage::{self, Entry, Kind, Status};
@@ -228,7 +228,7 @@ const S_IFREG: u32 = 0o100_000;
 impl PyRemotePath {
     fn status(&self, py: Python<'_>) -> PyResult<Option<Status>> {
         match py.detach(|| storage::status(&self.0)) {
-            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) if error.is_missing() => Ok(None),
             found => Ok(Some(found?)),
         }
     }

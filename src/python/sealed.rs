@@ -1,4 +1,4 @@
-//! The sealed index: `Sealing` and its sources, `SealedStore` and `SealedFiles` of RocketMQ, `SealedLogs` of Kafka.
+//! The sealed index: `Sealing` and its sources, `SealedStore` and `SealedFiles` of RocketMQ.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,18 +21,16 @@ use super::index_file::PyIndexFile;
 use super::kafka::PyLogSegment;
 use super::keys;
 use super::time;
-use crate::hash_index::key_hash_of_utf8;
 use crate::hash_index::sealed::sealing::EncodedFacts;
 use crate::hash_index::sealed::{Facts, Layout, Packed, PackedRows, Row, Sealing, Source, place, unpack};
 use crate::io::Location;
 use crate::io::fork::Generation;
-use crate::kafka::Segment;
-use crate::kafka::seal::{self as kafka, Offsets, Partition, SealedLogs, SegmentSource};
+use crate::kafka::seal::{self as kafka, Partition, SegmentSource};
 use crate::report::Report;
 use crate::rocketmq::seal::{self as rocketmq, IndexSource, SealedStore, UnchangedFiles};
 
 register! {
-    class PySealing, PySealSource, PyPackedRows, PySealedStore, PySealedFiles, PySealedLogs;
+    class PySealing, PySealSource, PyPackedRows, PySealedStore, PySealedFiles;
     fn sealed_directory, expect_catalog, write_packed_keys, discard_packed_keys
 }
 
@@ -446,113 +444,5 @@ impl PySealedStore {
             self.store.select(&files.unchanged, &hashes, range)
         })?;
         Ok(ArrowArray(Arc::new(found.into_list_array(keys.nulls().cloned()))))
-    }
-}
-
-/// A partition, and its segments by ascending base offset.
-type PyLog<'py> = (Partition, Vec<PyRef<'py, PyLogSegment>>);
-
-fn segments_of(segments: &[PyRef<'_, PyLogSegment>]) -> PyResult<Vec<Arc<Segment>>> {
-    segments.iter().map(|segment| segment.inner()).collect()
-}
-
-fn logs_of(logs: Vec<PyLog<'_>>) -> PyResult<Vec<(Partition, Vec<Arc<Segment>>)>> {
-    logs.into_iter().map(|(partition, segments)| Ok((partition, segments_of(&segments)?))).collect()
-}
-
-/// The sealed index of a log directory, open for lookups.
-#[pyclass(name = "SealedLogs", module = "logdex._core", frozen)]
-struct PySealedLogs {
-    logs: SealedLogs,
-}
-
-#[pymethods]
-impl PySealedLogs {
-    /// Open a sealed index.
-    ///
-    /// Args:
-    ///     directory: Its directory, `_logdex`.
-    ///
-    /// Raises:
-    ///     FileNotFoundError: There is none.
-    ///     CorruptFileError: The catalog is damaged, of another version, or of a RocketMQ store.
-    ///     OSError: An I/O error.
-    #[staticmethod]
-    fn open(py: Python<'_>, directory: Location) -> PyResult<Self> {
-        Ok(Self { logs: py.detach(|| SealedLogs::open(&directory))? })
-    }
-
-    /// The directory.
-    #[getter]
-    fn directory(&self) -> Location {
-        self.logs.directory().to_owned()
-    }
-
-    /// The header whose values are sealed next to the keys; None: the keys only.
-    #[getter]
-    fn header(&self) -> Option<&str> {
-        self.logs.header()
-    }
-
-    /// Row groups that were read for lookups.
-    #[getter]
-    fn reads(&self) -> u64 {
-        self.logs.reads()
-    }
-
-    /// Count the segments of a partition that are as they were when they were sealed, and their entries.
-    fn entries(&self, partition: Partition, segments: Vec<PyRef<'_, PyLogSegment>>) -> PyResult<(u64, u64)> {
-        Ok(self.logs.entries(&partition, &segments_of(&segments)?))
-    }
-
-    /// Find the candidates of a key in some partitions.
-    ///
-    /// Args:
-    ///     key: The index key, `topic#key`.
-    ///     logs: ((topic, number), segments) of each partition.
-    ///     begin: First timestamp, inclusive.
-    ///     end: Last timestamp, inclusive.
-    ///
-    /// Returns:
-    ///     For each partition the ranges of offsets that are sealed, ascending, and the candidates in them, newest first.
-    ///
-    /// Raises:
-    ///     CorruptFileError: A file of the sealed index is damaged.
-    ///     OSError: An I/O error.
-    #[pyo3(signature = (key, logs, *, begin=None, end=None))]
-    fn select(
-        &self,
-        py: Python<'_>,
-        key: &str,
-        logs: Vec<PyLog<'_>>,
-        begin: Option<&Bound<'_, PyAny>>,
-        end: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Vec<(Vec<Offsets>, Vec<i64>)>> {
-        let (logs, times) = (logs_of(logs)?, time::time_range(begin, end)?);
-        let hash = key_hash_of_utf8(key.as_bytes());
-        let covered: Vec<(Partition, Vec<Offsets>)> = logs
-            .into_iter()
-            .map(|(partition, segments)| {
-                let covered = self.logs.covered(&partition, &segments);
-                (partition, covered)
-            })
-            .collect();
-        let found = py.detach(|| self.logs.select(hash, times, &covered))?;
-        Ok(covered.into_iter().map(|(_, covered)| covered).zip(found).collect())
-    }
-
-    /// Compare the rows with the records of the segments that are as they were.
-    ///
-    /// Args:
-    ///     logs: ((topic, number), segments) of each partition.
-    ///
-    /// Returns:
-    ///     A report.
-    ///
-    /// Raises:
-    ///     OSError: An I/O error.
-    fn verify(&self, py: Python<'_>, logs: Vec<PyLog<'_>>) -> PyResult<Report> {
-        let logs = logs_of(logs)?;
-        Ok(py.detach(|| self.logs.verify(&logs))?)
     }
 }

@@ -38,7 +38,21 @@ LAYERS = {
 # The modules of a package that may use only those before them in the list.
 PACKAGE_LAYERS = {
     "hash_index": ["format", "key_hash", "write", "read", "repair", "file", "directory", "sealed"],
-    "kafka": ["compat", "format", "index", "read", "log", "tiered", "verify", "recover", "dump", "write", "seal"],
+    "kafka": [
+        "compat",
+        "format",
+        "index",
+        "read",
+        "log",
+        "tiered",
+        "verify",
+        "recover",
+        "dump",
+        "write",
+        "seal",
+        "key_index",
+        "find",
+    ],
 }
 
 Module = tuple[str, ...]

@@ -10,6 +10,7 @@ import pytest
 
 import golden
 import golden_kafka
+from logdex._core import KeyIndex, KeySettings
 from logdex.kafka import LogDir, OffsetIndex, ProducerState, Record, TimeIndex
 from logdex.rocketmq import LogRange, MessageStore, StoreCheckpoint
 
@@ -107,7 +108,8 @@ def _held(store: MessageStore, logs: LogDir) -> dict[str, Any]:
         "offset index": OffsetIndex.open(segment.path.with_suffix(".index")),
         "time index": TimeIndex.open(segment.path.with_suffix(".timeindex")),
         "producers": ProducerState(),
-        "sealed keys": logs.sealed_keys(),
+        "key index": KeyIndex("index"),
+        "key settings": KeySettings(256, 1_024),
     }
 
 

@@ -13,9 +13,8 @@ from logdex._core import (
 from logdex.errors import KafkaError as KafkaError
 from logdex.kafka.checkpoint import LeaderEpoch
 from logdex.kafka.copy import copy
-from logdex.kafka.explain import KeyExplanation
 from logdex.kafka.files import TopicPartition
-from logdex.kafka.find import FindResult, Record, UnreadRange
+from logdex.kafka.find import FindResult, KeyExplanation, Record, UnreadRange
 from logdex.kafka.log import AbortedTransaction, Log, TimedOffset
 from logdex.kafka.log_dir import LogDir, build_key_index, explain, find
 from logdex.kafka.recover import LogDirRecovery, recover

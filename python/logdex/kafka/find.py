@@ -1,34 +1,30 @@
-"""Finding records by key: candidates of the index and a scan of what the index does not cover, each compared by its own key."""
+"""Finding records by key: candidates of the indexes and a scan of what no index covers, each compared by its own key."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, overload
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from arro3.core import DataType, Table
 
-from logdex._core import find_records, key_text, record_batch, time_text
+from logdex._core import default_partition, find_records, key_text, record_batch, time_text
 from logdex._types import utc_datetime
 from logdex.arrow import to_pandas, to_polars
+from logdex.errors import printable
 from logdex.hash_index.query import TimeRange, check_max_num
-from logdex.kafka.files import MAX_OFFSET, TopicPartition
-from logdex.kafka.sealed import EVERYTHING, Candidates, both
+from logdex.kafka.files import MAX_OFFSET
 from logdex.report import SHOWN_ROWS, Damage, Finding, html_table, short_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from datetime import datetime
 
     import pandas as pd
     import polars as pl
     from arro3.core import RecordBatch
 
-    from logdex._core import PartitionLog
+    from logdex._core import KeyIndex, PartitionLog, SealedLogs
     from logdex._types import Time
-    from logdex.kafka.key_index import KeyIndex
-    from logdex.kafka.log import Log
-    from logdex.kafka.sealed import SealedKeys
 
 RECORD_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
 """The columns of a `Record`."""
@@ -165,115 +161,164 @@ class FindResult(Sequence[Record]):
         return f"FindResult({', '.join(notes)})"
 
 
-class PartitionPlan(NamedTuple):
-    """The search for a key in one partition.
-
-    Attributes:
-        log: The partition.
-        files: Its open files.
-        sealed: Candidates of the sealed index: offsets of records that may carry the key.
-        indexed: Candidates of the key index.
-        holes: Ranges of offsets that neither index covers. They are scanned.
-    """
-
-    log: Log
-    files: PartitionLog
-    sealed: Sequence[int]
-    indexed: Sequence[int]
-    holes: Sequence[tuple[int, int]]
-
-
-class PartitionFound(NamedTuple):
-    """The work of a search in a partition.
-
-    Attributes:
-        begin_offset: First offset of the log.
-        end_offset: The offset after its last record.
-        scanned: Offsets that were scanned because no index covers them.
-        rejected: Candidates that have another key, or are no longer in the log.
-        missing: Segments that are missing inside of the log.
-        unread: Ranges of offsets that were not searched.
-    """
-
-    begin_offset: int
-    end_offset: int
-    scanned: int
-    rejected: int
-    missing: int
-    unread: Sequence[tuple[int, int]]
-
-
 @dataclass(frozen=True, slots=True)
-class KeySearch:
-    """The search for one key, or for one value of a header, in partitions of one topic."""
+class PartitionStep:
+    """The search in one partition.
 
-    value: bytes
-    header: str | None
-    times: TimeRange
-    plans: tuple[PartitionPlan, ...]
+    Attributes:
+        partition: Its number.
+        log_start_offset: Its first offset; what was before is deleted.
+        log_end_offset: The offset after its last record.
+        sealed: Candidates of the sealed index.
+        indexed: Candidates of the key index.
+        scanned: Offsets that neither covers; they are scanned.
+        offsets: Offsets of the records that carry the key, newest first.
+        missing_segments: Segments that are missing inside of the log.
+        unscanned: Offsets that were not searched: their segment is missing, or their batches are damaged.
+    """
 
-    @classmethod
-    def plan(
-        cls,
-        logs: Sequence[Log],
-        files: Sequence[PartitionLog],
-        key: str | bytes,
-        *,
-        begin: Time | None,
-        end: Time | None,
-        header: str | None,
-        sealed: SealedKeys | None,
-        index: KeyIndex | None,
-    ) -> KeySearch:
-        """Return the candidates of the indexes, and the offsets that neither covers."""
-        value = key_bytes(key)
-        times = TimeRange.of(begin, end)
-        found = (
-            [Candidates([], EVERYTHING)] * len(logs)
-            if sealed is None
-            else sealed.candidates(logs, key_text(value), header, times)
-        )
-        plans = []
-        for log, opened, (offsets, holes) in zip(logs, files, found, strict=True):
-            if index is None:
-                plans.append(PartitionPlan(log, opened, offsets, [], holes))
-            else:
-                unindexed, indexed = index.candidates(TopicPartition(log.topic, log.partition), value, header)
-                plans.append(PartitionPlan(log, opened, offsets, indexed, both(holes, unindexed)))
-        return cls(value, header, times, tuple(plans))
+    partition: int
+    log_start_offset: int
+    log_end_offset: int
+    sealed: int
+    indexed: int
+    scanned: int
+    offsets: tuple[int, ...]
+    missing_segments: int
+    unscanned: tuple[UnreadRange, ...] = ()
 
-    def run(self, max_num: int | None, *, stacklevel: int = 2) -> tuple[FindResult, list[PartitionFound]]:
-        """Compare candidates and scanned records with the key; return the newest `max_num` matches, and the work."""
-        check_max_num(max_num)
-        batches, rows, more, found, findings = find_records(
-            [(plan.files, [*plan.sealed, *plan.indexed], list(plan.holes)) for plan in self.plans],
-            self.value,
-            header=self.header,
-            begin=self.times.begin,
-            end=self.times.end,
-            columns=RECORD_COLUMNS,
-            max_num=max_num,
-        )
-        read = [_records_of(batch) for batch in batches]
-        work = [PartitionFound(*each) for each in found]
-        damage = Damage.of(findings)
-        damage.warn(stacklevel + 1)
-        unscanned = [
-            UnreadRange(plan.log.partition, *bounds) for plan, each in self.with_work(work) for bounds in each.unread
+    def __str__(self) -> str:
+        """Return one line of text."""
+        notes = [f"offsets {self.log_start_offset:,} to {self.log_end_offset:,}"]
+        notes += [
+            f"{number:,} {what}"
+            for number, what in (
+                (self.sealed, "candidates of the sealed index"),
+                (self.indexed, "candidates of the key index"),
+                (self.scanned, "offsets scanned without an index"),
+                (self.missing_segments, "segments missing"),
+            )
+            if number
         ]
-        result = FindResult(
-            tuple(read[batch][row] for batch, row in rows),
-            more,
-            sum(each.rejected for each in work),
-            sum(each.scanned for each in work),
-            tuple(damage.findings),
-            tuple(sorted(unscanned)),
-        )
-        return result, work
+        notes += [f"{each.offsets} not searched: missing or damaged" for each in self.unscanned]
+        found = f"found at {', '.join(f'{offset:,}' for offset in self.offsets[:10])}" if self.offsets else "not found"
+        more = f" and {len(self.offsets) - 10:,} more" if len(self.offsets) > 10 else ""  # noqa: PLR2004 -- as above
+        return f"partition {self.partition}: {found}{more}; {', '.join(notes)}"
 
-    def with_work(self, work: Sequence[PartitionFound]) -> Iterator[tuple[PartitionPlan, PartitionFound]]:
-        """Return the plan of each partition with the work that was done in it."""
-        return zip(self.plans, work, strict=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
+class KeyExplanation:
+    """The search for a key, and the places where it was found.
+
+    Attributes:
+        topic: The topic.
+        key: The key, as text.
+        partitions: The partitions of the topic, as far as the directory shows: one more than its highest number.
+        default_partition: Where Java producers put the key by default if there are so many partitions; None for a header.
+        steps: The search in each partition of the directory.
+    """
+
+    topic: str
+    key: str
+    partitions: int
+    default_partition: int | None
+    steps: tuple[PartitionStep, ...]
+
+    @property
+    def found(self) -> bool:
+        """True if a record carries the key."""
+        return any(step.offsets for step in self.steps)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as plain values, for JSON."""
+        return {"found": self.found, **asdict(self)}
+
+    def text(self) -> str:
+        """Return the text for people: the verdict first."""
+        count = sum(len(step.offsets) for step in self.steps)
+        held = {step.partition for step in self.steps}
+        verdict = f"{count:,} records of {self.topic} carry" if count else f"no record of {self.topic} carries"
+        lines = [printable(f"{verdict} {self.key}")]
+        if self.default_partition is not None:
+            where = "" if self.default_partition in held else ", which is not in this directory"
+            chosen = f"Java producers put it in partition {self.default_partition} by default{where}"
+            lines.append(f"  of {self.partitions} partitions, {chosen}")
+        if absent := sorted({*range(self.partitions)} - held):
+            lines.append(f"  not in this directory: partition {', '.join(map(str, absent))}")
+        return "\n".join([*lines, *(f"  {step}" for step in self.steps)])
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def __repr__(self) -> str:
+        """Return topic, key and the number of matches, not the steps."""
+        count = sum(len(step.offsets) for step in self.steps)
+        return f"KeyExplanation(topic={self.topic!r}, key={self.key!r}: {count} found in {len(self.steps)} partitions)"
+
+
+def search(
+    logs: Sequence[PartitionLog],
+    key: bytes,
+    *,
+    sealed: SealedLogs | None,
+    index: KeyIndex | None,
+    header: str | None,
+    begin: Time | None,
+    end: Time | None,
+    max_num: int | None = None,
+) -> tuple[FindResult, tuple[PartitionStep, ...]]:
+    """Find the newest records of some partitions of one topic that carry a key, and return what was done in each partition.
+
+    The warning about damage names the line that calls the caller's caller.
+    """
+    check_max_num(max_num)
+    times = TimeRange.of(begin, end)
+    batches, rows, truncated, rejected, found, findings = find_records(
+        logs,
+        key,
+        header=header,
+        begin=times.begin,
+        end=times.end,
+        columns=RECORD_COLUMNS,
+        max_num=max_num,
+        sealed=sealed,
+        index=index,
+    )
+    read = [_records_of(batch) for batch in batches]
+    damage = Damage.of(findings)
+    damage.warn(4)
+    steps = tuple(_step(*each) for each in found)
+    result = FindResult(
+        tuple(read[batch][row] for batch, row in rows),
+        truncated,
+        rejected,
+        sum(step.scanned for step in steps),
+        tuple(damage.findings),
+        tuple(sorted(unread for step in steps for unread in step.unscanned)),
+    )
+    return result, steps
+
+
+def _step(  # noqa: PLR0917 -- the attributes of a step
+    partition: int,
+    begin: int,
+    end: int,
+    sealed: int,
+    indexed: int,
+    scanned: int,
+    offsets: list[int],
+    missing: int,
+    unread: list[tuple[int, int]],
+) -> PartitionStep:
+    unscanned = tuple(UnreadRange(partition, *bounds) for bounds in unread)
+    return PartitionStep(partition, begin, end, sealed, indexed, scanned, tuple(offsets), missing, unscanned)
+
+
+def explanation(topic: str, key: bytes, header: str | None, steps: tuple[PartitionStep, ...]) -> KeyExplanation:
+    """Return the explanation of a search from what was done in each partition."""
+    partitions = max(step.partition for step in steps) + 1
+    default = default_partition(key, partitions) if header is None else None
+    return KeyExplanation(topic, key_text(key), partitions, default, steps)
 
 
 def key_bytes(key: str | bytes) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 from datetime import datetime
 from functools import partial
@@ -12,11 +11,9 @@ from logdex import _core
 from logdex._files import existing_directory, refuse_broker_directory
 from logdex._filesystem import in_filesystem
 from logdex._types import Isolation
-from logdex.hash_index.query import check_max_num, time_bound
-from logdex.kafka.explain import explain as explain_search
+from logdex.hash_index.query import time_bound
 from logdex.kafka.files import MAX_OFFSET, TopicPartition, partition_of
-from logdex.kafka.find import KeySearch, key_bytes
-from logdex.kafka.key_index import KeyIndex
+from logdex.kafka.find import explanation, key_bytes, search
 from logdex.kafka.overview import TIMES, times_and_size, usage
 from logdex.kafka.tiered import join_partition
 from logdex.kafka.verify import verify_log
@@ -24,15 +21,14 @@ from logdex.report import Damage, merge
 from logdex.source import Info, Kind, Source, Table, check_by, detect, grouped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from os import PathLike
     from pathlib import Path
     from typing import TypeAlias
 
     from logdex._core import LogSegment, PartitionLog, Pattern, SegmentReader, Slice
     from logdex._types import Access, Check, OnError, Time
-    from logdex.kafka.explain import KeyExplanation
-    from logdex.kafka.find import FindResult
+    from logdex.kafka.find import FindResult, KeyExplanation, PartitionStep
     from logdex.kafka.tiered import Keys
     from logdex.report import Finding, Report
     from logdex.source import By, Usage
@@ -322,10 +318,8 @@ class Log(Source):
         Raises:
             FileNotFoundError: The partition is of another topic, or the index does not exist.
         """
-        check_max_num(max_num)
-        with self._key_search(topic, key, index, begin=begin, end=end, header=header) as search:
-            result, _ = search.run(max_num)
-            return result
+        result, _ = self._search(topic, key, index, begin=begin, end=end, header=header, max_num=max_num)
+        return result
 
     def explain(
         self,
@@ -338,24 +332,22 @@ class Log(Source):
         header: str | None = None,
     ) -> KeyExplanation:
         """Search as `find` does, and return what was done. The arguments are those of `find`."""
-        with self._key_search(topic, key, index, begin=begin, end=end, header=header) as search:
-            return explain_search(search, topic)
+        _, steps = self._search(topic, key, index, begin=begin, end=end, header=header)
+        return explanation(topic, key_bytes(key), header, steps)
 
-    @contextlib.contextmanager
-    def _key_search(
+    def _search(
         self,
         topic: str,
         key: str | bytes,
         index: str | PathLike[str] | None,
-        **options: Any,  # noqa: ANN401 -- those of `KeySearch.plan`
-    ) -> Iterator[KeySearch]:
-        key_bytes(key)
+        **options: Any,  # noqa: ANN401 -- those of `search`
+    ) -> tuple[FindResult, tuple[PartitionStep, ...]]:
+        value = key_bytes(key)
         if topic != self.topic:
             what = f"no partition of this topic; it is of {self.topic!r}"
             raise FileNotFoundError(errno.ENOENT, what, str(self._directory.parent / f"{topic}-{self.partition}"))
-        with contextlib.ExitStack() as stack:
-            keys = None if index is None else stack.enter_context(KeyIndex(_core.locate(index)))
-            yield KeySearch.plan([self], [self._files()], key, sealed=None, index=keys, **options)
+        keys = None if index is None else _core.KeyIndex(existing_directory(index, "key index"))
+        return search([self._files()], value, sealed=None, index=keys, **options)
 
     def parts(
         self,

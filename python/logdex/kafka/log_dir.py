@@ -6,24 +6,22 @@ import contextlib
 import os
 import warnings
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from logdex import _core
-from logdex._core import locate_beside
-from logdex._files import Closing, existing_directory
+from logdex._core import KeyIndex, locate_beside
+from logdex._files import existing_directory
 from logdex._filesystem import in_filesystem
 from logdex._types import check_int64
 from logdex.errors import CorruptFileError
-from logdex.hash_index.query import check_max_num
 from logdex.hash_index.sealed import check_sealed
-from logdex.kafka.explain import explain as explain_search
 from logdex.kafka.files import MAX_OFFSET, TopicPartition
-from logdex.kafka.find import KeySearch, key_bytes
+from logdex.kafka.find import explanation, key_bytes, search
 from logdex.kafka.groups import OFFSETS_TOPIC, group_offsets, group_offsets_at
-from logdex.kafka.key_index import KeyIndex, check_max_entries, check_targets, index_partition, partitions_of
+from logdex.kafka.key_index import check_max_entries, check_targets, index_partition, partitions_of
 from logdex.kafka.log import BATCH_ROWS, MAX_BATCH_BYTES, Log, opened_files, warn_of_missing_segments
 from logdex.kafka.overview import TIMES, broker_state, times_and_size, usage
-from logdex.kafka.sealed import SealedKeys, seal
+from logdex.kafka.sealed import open_sealed_logs, seal
 from logdex.kafka.tiered import join_log_dir
 from logdex.kafka.verify import verify_checkpoints
 from logdex.report import Report, merge, warn_of_topics
@@ -35,14 +33,11 @@ if TYPE_CHECKING:
     from os import PathLike
     from pathlib import Path
 
-    from logdex._core import LogSegment, Pattern, SegmentReader
+    from logdex._core import LogSegment, Pattern, SealedLogs, SegmentReader
     from logdex._types import Access, Check, Isolation, OnError, Progress, Sealed, Time
-    from logdex.kafka.explain import KeyExplanation
-    from logdex.kafka.find import FindResult
+    from logdex.kafka.find import FindResult, KeyExplanation, PartitionStep
     from logdex.kafka.tiered import Keys
     from logdex.source import By, GroupOffset, Usage
-
-_Attached = TypeVar("_Attached", bound=Closing)
 
 
 class LogDir(Source):
@@ -65,7 +60,9 @@ class LogDir(Source):
         self._options = options
         self._sealed = sealed
         self._logs: dict[TopicPartition, Log] = {}
-        self._attached: dict[object, Closing] = {}
+        self._key_indexes: dict[Path, KeyIndex] = {}
+        self._sealed_logs: SealedLogs | None = None
+        self._is_sealed_open = False
         self._lock = _core.ThreadLock()
         self._closed = False
 
@@ -125,7 +122,7 @@ class LogDir(Source):
         options = {"check": check, "access": access, "compat": compat, "max_batch_bytes": max_batch_bytes}
         logs = cls(path, options, sealed if compat is None else "never")
         if sealed not in ("auto", "never"):
-            logs.sealed_keys()
+            logs._sealed_index()
         return logs
 
     @staticmethod
@@ -250,8 +247,7 @@ class LogDir(Source):
             DamageWarning: A segment is missing, or a batch that has to be read is damaged. The search continues after it; the
                 result is not `complete`, and `unscanned` has the offsets.
         """
-        check_max_num(max_num)
-        result, _ = self._key_search(topic, key, index, begin=begin, end=end, header=header).run(max_num)
+        result, _ = self._search(topic, key, index, begin=begin, end=end, header=header, max_num=max_num)
         return result
 
     def explain(
@@ -265,40 +261,43 @@ class LogDir(Source):
         header: str | None = None,
     ) -> KeyExplanation:
         """Search as `find` does, and return what was done in each partition. The arguments are those of `find`."""
-        return explain_search(self._key_search(topic, key, index, begin=begin, end=end, header=header), topic)
+        _, steps = self._search(topic, key, index, begin=begin, end=end, header=header)
+        return explanation(topic, key_bytes(key), header, steps)
 
-    def _key_search(
+    def _search(
         self,
         topic: str,
         key: str | bytes,
         index: str | PathLike[str] | None,
-        **options: Any,  # noqa: ANN401 -- those of `KeySearch.plan`
-    ) -> KeySearch:
+        **options: Any,  # noqa: ANN401 -- those of `search`
+    ) -> tuple[FindResult, tuple[PartitionStep, ...]]:
         self._check_open()
-        key_bytes(key)
-        place = None if index is None else _core.locate(index)
-        keys = None if place is None else self.attached(place, partial(KeyIndex, place))
-        logs = [self.log(each.topic, each.partition) for each in partitions_of(self, topic)]
-        return KeySearch.plan(
-            logs, list(map(opened_files, logs)), key, sealed=self.sealed_keys(), index=keys, **options
-        )
+        value = key_bytes(key)
+        keys = None if index is None else self._key_index(_core.locate(index))
+        logs = [opened_files(self.log(each.topic, each.partition)) for each in partitions_of(self, topic)]
+        return search(logs, value, sealed=self._sealed_index(), index=keys, **options)
 
-    def attached(self, name: object, make: Callable[[], _Attached]) -> _Attached:
-        """Return an object that is opened once for this directory, and closed with it."""
+    def _key_index(self, place: Path) -> KeyIndex:
+        """Return a key index. It is opened at the first call, and closed with this directory."""
+        with self._lock.hold():
+            if place not in self._key_indexes:
+                self._key_indexes[place] = KeyIndex(existing_directory(place, "key index"))
+            return self._key_indexes[place]
+
+    def _sealed_index(self) -> SealedLogs | None:
+        """Return the sealed index that searches use. It is opened at the first call."""
         self._check_open()
         with self._lock.hold():
-            if name not in self._attached:
-                self._attached[name] = make()
-            return self._attached[name]  # type: ignore[return-value]  # what `make` of this name returned
-
-    def sealed_keys(self) -> SealedKeys:
-        """Return the sealed index that searches use. It is opened at the first call."""
-        return self.attached(SealedKeys, partial(SealedKeys, self._sealed, self._directory))
+            if not self._is_sealed_open:
+                self._sealed_logs = open_sealed_logs(self._sealed, self._directory)
+                self._is_sealed_open = True
+            return self._sealed_logs
 
     @property
     def sealed(self) -> str | None:
         """The segments that a sealed index replaces, in words; None without one."""
-        return self.sealed_keys().words(self._all_logs())
+        sealed = self._sealed_index()
+        return None if sealed is None else sealed.words(list(map(opened_files, self._all_logs())))
 
     def seal(
         self,
@@ -405,8 +404,9 @@ class LogDir(Source):
         logs = {each: self.log(each.topic, each.partition) for each in self.partitions()}
         reports = [log.verify(deep=deep, progress=progress) for log in logs.values()]
         ends = {partition: _end_of(log) for partition, log in logs.items()}
-        sealed = self.sealed_keys().verify(logs.values())
-        return merge([*reports, verify_checkpoints(self._directory, ends), sealed])
+        sealed = self._sealed_index()
+        rows = [] if sealed is None else [sealed.verify(list(map(opened_files, logs.values())))]
+        return merge([*reports, verify_checkpoints(self._directory, ends), *rows])
 
     def _check_open(self) -> None:
         if self._closed:
@@ -416,9 +416,9 @@ class LogDir(Source):
         """Close the files. A second call does nothing."""
         self._closed = True
         with self._lock.hold():
-            for each in (*self._logs.values(), *self._attached.values()):
-                each.close()
-            self._logs, self._attached = {}, {}
+            for log in self._logs.values():
+                log.close()
+            self._logs, self._key_indexes, self._sealed_logs = {}, {}, None
 
     def __repr__(self) -> str:
         return f"LogDir({str(self._directory)!r})"

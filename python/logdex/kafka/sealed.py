@@ -7,122 +7,30 @@ as before. A sealed index that is missing or damaged changes no answer.
 from __future__ import annotations
 
 import errno
-import logging
-from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING
 
 from logdex import _core
-from logdex._core import RemotePath, SealedLogs, Sealing, SealSource, ThreadLock, locate_beside
-from logdex._files import Closing, refuse_broker_directory
-from logdex.errors import CorruptFileError
+from logdex._core import RemotePath, SealedLogs, Sealing, SealSource, locate_beside
+from logdex._files import refuse_broker_directory
 from logdex.hash_index.sealed import open_sealed
-from logdex.kafka.files import MAX_OFFSET, META_PROPERTIES
+from logdex.kafka.files import META_PROPERTIES
 from logdex.report import Report, merge
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from logdex._core import LogSegment
     from logdex._types import Progress, Sealed
-    from logdex.hash_index.query import TimeRange
     from logdex.kafka.log import Log
 
-    Ranges: TypeAlias = Sequence[tuple[int, int]]
 
-_log = logging.getLogger("logdex")
-
-EVERYTHING = ((0, MAX_OFFSET),)
-"""All offsets, as one range."""
-
-
-class Candidates(NamedTuple):
-    """Candidates of a key in a partition by an index, and the ranges of offsets that the index does not cover."""
-
-    offsets: Sequence[int]
-    holes: Ranges
-
-
-class SealedKeys(Closing):
-    """The sealed index of a log directory, if it has one, open for searches."""
-
-    def __init__(self, sealed: Sealed, log_dir: Path) -> None:
-        """Open the sealed index that a log directory uses.
-
-        Raises:
-            FileNotFoundError: There is no sealed index at the path that was given.
-            CorruptFileError: Its catalog is damaged.
-        """
-        # Remote storage cannot be written to, so its own directory has none.
-        is_without = sealed == "never" or (sealed == "auto" and _core.is_tiered(log_dir))
-        self._sealed = None if is_without else open_sealed(sealed, log_dir, SealedLogs.open)
-        self._lock = ThreadLock()
-
-    def _opened(self) -> SealedLogs | None:
-        with self._lock.hold():
-            return self._sealed
-
-    def candidates(self, logs: Sequence[Log], key: str, header: str | None, times: TimeRange) -> list[Candidates]:
-        """Return the candidates of a key, or of a header's value, in each of some partitions of one topic."""
-        sealed = self._opened()
-        if sealed is not None and header in (None, sealed.header):
-            text = key if header is None else f"{header}={key}"
-            asked = [((log.topic, log.partition), log.segments) for log in logs]
-            try:
-                found = sealed.select(f"{logs[0].topic}#{text}", asked, begin=times.begin, end=times.end)
-            except (CorruptFileError, OSError) as error:
-                self._give_up(error)
-            else:
-                return [Candidates(offsets, _holes(covered)) for covered, offsets in found]
-        return [Candidates([], EVERYTHING)] * len(logs)
-
-    def _give_up(self, error: Exception) -> None:
-        _log.warning("the sealed index is not used any more: %s", error)
-        with self._lock.hold():
-            self._sealed = None
-
-    def words(self, logs: Iterable[Log]) -> str | None:
-        """Return what is sealed, for people; None without a sealed index."""
-        sealed = self._opened()
-        if sealed is None:
-            return None
-        counts = [(len(log.segments), *sealed.entries((log.topic, log.partition), log.segments)) for log in logs]
-        segments, standing, entries = (sum(each) for each in zip(*counts, strict=True)) if counts else (0, 0, 0)
-        others = f", {segments - standing} other segments" if segments > standing else ""
-        return f"{standing} segments with {entries:,} entries in {sealed.directory}{others}"
-
-    def verify(self, logs: Iterable[Log]) -> Report:
-        """Compare the sealed rows with the records of the segments that they stand for."""
-        sealed = self._opened()
-        if sealed is None:
-            return Report()
-        return sealed.verify([((log.topic, log.partition), log.segments) for log in logs])
-
-    def __repr__(self) -> str:
-        sealed = self._sealed
-        return f"SealedKeys({None if sealed is None else str(sealed.directory)!r})"
-
-    def close(self) -> None:
-        """Use it no more."""
-        with self._lock.hold():
-            self._sealed = None
-
-
-def _holes(covered: Ranges) -> Ranges:
-    """Return the ranges between and around sealed offsets.
-
-    Each goes on to the first record of the sealed segment after it: who reads a segment and not the next one takes its end for
-    the end of the log, where a broker may have been writing.
-    """
-    edges = [(0, 0), *covered, (MAX_OFFSET, MAX_OFFSET)]
-    return [(end, min(begin + 1, MAX_OFFSET)) for (_, end), (begin, _) in pairwise(edges) if end < begin]
-
-
-def both(first: Ranges, second: Ranges) -> Ranges:
-    """Return the offsets that are in both of two lists of ranges."""
-    pairs = ((max(a, c), min(b, d)) for a, b in first for c, d in second)
-    return [(low, high) for low, high in pairs if low < high]
+def open_sealed_logs(sealed: Sealed, log_dir: Path) -> SealedLogs | None:
+    """Open the sealed index that a log directory uses; see `open_sealed`."""
+    # Remote storage cannot be written to, so its own directory has none.
+    is_without = sealed == "auto" and _core.is_tiered(log_dir)
+    return None if is_without else open_sealed(sealed, log_dir, SealedLogs.open)
 
 
 def seal(

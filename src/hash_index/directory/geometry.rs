@@ -1,11 +1,10 @@
 //! Slots and entries of the files in an index directory. No index file stores them.
 
 use std::collections::HashMap;
-use std::io::ErrorKind;
 use std::thread;
 use std::time::Duration;
 
-use super::listing::{Entry, is_missing};
+use super::listing::Entry;
 use crate::error::{Error, Result};
 use crate::hash_index::file::bytes;
 use crate::hash_index::format::geometry::{Geometry, HEADER_LEN};
@@ -41,7 +40,7 @@ pub(super) fn find_geometry(directory: &Location, entries: &[Entry], access: Acc
             Ok(geometry) => return Ok(Found::Known(geometry)),
             Err(Error::Geometry { count: 0, .. }) if refused.is_some() => {}
             Err(error @ Error::Geometry { count: 0, .. }) => refused = Some(error),
-            Err(error) if is_missing(&error) => {}
+            Err(error) if error.is_missing() => {}
             Err(error) => return Err(error),
         }
     }
@@ -124,7 +123,7 @@ fn fits(path: &Location, held: i32, given: Geometry, access: Access) -> Result<(
     match FileSource::open(path, access).and_then(|source| bytes::infer_geometry(path, &source, Some(given))) {
         Ok(geometry) => Ok((vec![(geometry.hash_slots(), geometry.max_entries())], 1)),
         Err(Error::Geometry { fits, count, .. }) => Ok((fits, count)),
-        Err(error) if is_missing(&error) => Ok((Vec::new(), 0)),
+        Err(error) if error.is_missing() => Ok((Vec::new(), 0)),
         Err(error) => Err(error),
     }
 }
@@ -147,7 +146,7 @@ fn infer(path: &Location, access: Access) -> Result<Geometry> {
 /// An I/O error.
 pub(crate) fn index_count(path: &Location) -> Result<i32> {
     let file = match FileSource::open(path, Access::Pread) {
-        Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(0),
+        Err(error) if error.is_missing() => return Ok(0),
         opened => opened?,
     };
     if file.len() < HEADER_LEN {

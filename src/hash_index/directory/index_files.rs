@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::geometry::{self, Found};
-use super::listing::{self, Entry, is_missing};
+use super::listing::{self, Entry};
 use crate::error::{Error, Result};
 use crate::hash_index::file::index_file::IndexFile;
 use crate::hash_index::file::lookup;
@@ -149,7 +149,7 @@ impl IndexFiles {
             return Ok(());
         }
         let entries = match self.list() {
-            Err(error) if is_missing(&error) => Vec::new(),
+            Err(error) if error.is_missing() => Vec::new(),
             listed => listed?,
         };
         if !state.is_listed || entries != state.entries || self.geometry_of(state).is_none() {
@@ -238,7 +238,7 @@ impl IndexFiles {
         };
         match IndexFile::open(&entry.path, options) {
             Ok(file) => Ok(Some(Arc::new(file))),
-            Err(error) if is_missing(&error) => Ok(None),
+            Err(error) if error.is_missing() => Ok(None),
             Err(Error::Corrupt { path, offset, expected, found }) => {
                 state.findings.push(Finding::new(&path, offset, Flaw::new(Kind::FileSize, expected, found)));
                 Ok(None)
@@ -262,7 +262,7 @@ impl IndexFiles {
     pub fn repair(&self, dry_run: bool) -> Result<u64> {
         self.state.wait_with(|state| {
             let entries = match self.list() {
-                Err(error) if is_missing(&error) => Vec::new(),
+                Err(error) if error.is_missing() => Vec::new(),
                 listed => listed?,
             };
             if self.geometry_of(state).is_none() {
@@ -315,7 +315,7 @@ impl IndexFiles {
         let is_brokers = self.options.answers.are_the_brokers() && !for_puts;
         let Some(geometry) = self.options.geometry.filter(|_| !is_brokers) else { return Ok(()) };
         match self.list() {
-            Err(error) if is_missing(&error) => Ok(()),
+            Err(error) if error.is_missing() => Ok(()),
             listed => geometry::check_geometry(&listed?, geometry, self.options.access, for_puts),
         }
     }
@@ -352,7 +352,7 @@ impl IndexFiles {
         self.refresh()?;
         let geometry = self.geometry();
         let entries = match listing::list(&self.directory) {
-            Err(error) if is_missing(&error) => Vec::new(),
+            Err(error) if error.is_missing() => Vec::new(),
             listed => listed?,
         };
         let mut report = Report::default();
@@ -370,7 +370,7 @@ impl IndexFiles {
         let mut report = Report::default();
         match IndexFile::open(path, options).and_then(|file| file.verify()) {
             Ok(checked) => return Ok(checked),
-            Err(error) if is_missing(&error) => {}
+            Err(error) if error.is_missing() => {}
             Err(Error::Corrupt { offset, expected, found, .. }) => {
                 report.find(path, offset, Kind::FileSize, expected, found);
             }

@@ -4,7 +4,6 @@
 //! is one small object, `_committed.json`, that names them: docs/formats/rocketmq-index.md, "An index in an object store".
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
 
 use serde_json::Value;
 
@@ -142,11 +141,6 @@ fn parse_committed(content: &[u8]) -> Option<BTreeMap<String, (String, u64)>> {
         (is_below && is_name).then(|| (name.clone(), (object.to_owned(), len)))
     };
     read.get("files")?.as_object()?.iter().map(file).collect()
-}
-
-/// Returns whether an I/O error means that there is no such file or directory.
-pub(super) fn is_missing(error: &Error) -> bool {
-    matches!(error, Error::Io { source, .. } if source.kind() == ErrorKind::NotFound)
 }
 
 #[cfg(test)]

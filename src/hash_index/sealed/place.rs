@@ -15,6 +15,7 @@ use super::rows::{self, Row, Rows};
 use crate::error::{Error, Result};
 use crate::hash_index::sealed::Layout;
 use crate::io::Location;
+use crate::io::i64_of;
 use crate::io::remote::expect_whole;
 use crate::io::storage::{self, Entry, Kind};
 
@@ -158,7 +159,7 @@ fn write_file(
     pieces: &mut dyn Iterator<Item = Result<Vec<Row>>>,
 ) -> Result<KeysFile> {
     let (bytes, groups) = keys_file::encode(layout, pieces)?;
-    let size = i64::try_from(bytes.len()).unwrap_or(i64::MAX);
+    let size = i64_of(bytes.len());
     let status = storage::put_whole(&directory.join(&path), bytes.into())?;
     Ok(KeysFile { path, size, etag: status.etag().map(str::to_owned), groups })
 }
@@ -215,15 +216,11 @@ pub fn discard(directory: &Location, name: &str) -> Result<()> {
     let begin = format!("{KEYS}/{name}");
     match read_catalog(directory, &[]) {
         Ok(catalog) if catalog.keys.iter().any(|file| file.path.starts_with(&begin)) => return Ok(()),
-        Err(error @ Error::Io { .. }) if !is_missing(&error) => return Err(error),
+        Err(error @ Error::Io { .. }) if !error.is_missing() => return Err(error),
         // None, that of before, or one that cannot be read.
         _ => {}
     }
     delete_if(&directory.join(KEYS), |entry| Ok(entry.name.to_string_lossy().starts_with(name)))
-}
-
-fn is_missing(error: &Error) -> bool {
-    matches!(error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
 }
 
 /// Writes the catalog, then deletes the files of the replaced catalog and the files that a killed call left.
@@ -266,13 +263,13 @@ fn is_abandoned(entry: &Entry) -> Result<bool> {
 /// Deletes some of the files in a directory. The directory may be missing. Another call may delete the files at the same time.
 fn delete_if(directory: &Location, is_over: impl Fn(&Entry) -> Result<bool>) -> Result<()> {
     let listed = match storage::list(directory) {
-        Err(error) if is_missing(&error) => Vec::new(),
+        Err(error) if error.is_missing() => Vec::new(),
         listed => listed?,
     };
     for entry in listed {
         if is_over(&entry)? {
             match storage::delete(&entry.path) {
-                Err(error) if is_missing(&error) => {}
+                Err(error) if error.is_missing() => {}
                 deleted => deleted?,
             }
         }

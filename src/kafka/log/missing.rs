@@ -149,7 +149,7 @@ impl Segment {
         let ended = || {
             let entry = self.offset_entry_before(self.offset_index()?.len())?;
             let source = self.source()?;
-            let mut walk = Walk::new(Reads::Headers, u64::try_from(entry.position).unwrap_or(0), self.len());
+            let mut walk = Walk::new(Reads::Headers, entry.walk_from(), self.len());
             let (mut order, mut last) = (BatchOrder::new(self.base_offset()), None);
             let tail = loop {
                 match walk.next(source.as_ref()).map_err(io)? {

@@ -7,10 +7,7 @@
 //! - `transactions`: aborted and open transactions
 //! - `plan`: the plan of a read: the segments that it needs, and what is missing between them
 //! - `pieces`: a range of offsets, cut for tasks of a cluster
-//! - `find`: records by key
 
-#[cfg(any(feature = "python", test))]
-mod find;
 pub(crate) mod listing;
 mod missing;
 mod offsets;
@@ -19,8 +16,6 @@ mod pieces;
 mod plan;
 mod transactions;
 
-#[cfg(any(feature = "python", test))]
-pub use find::{Found, KeyQuery, PartitionFound, PartitionSearch, find};
 pub use listing::{Listing, SegmentFiles, has_segments, is_log_dir, is_partition, partitions};
 pub(crate) use missing::any_has_gaps;
 pub use missing::{Missing, MissingSegment};

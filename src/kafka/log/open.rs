@@ -55,7 +55,7 @@ pub struct Log {
 /// The segments of a log at one moment, by ascending base offset, and all files of its directory.
 #[derive(Debug)]
 pub struct LogView {
-    pub(super) directory: Location,
+    pub(crate) directory: Location,
     absolute: Location,
     pub(super) options: PartitionOptions,
     pub(super) segments: Vec<Arc<Segment>>,
@@ -102,7 +102,7 @@ impl Log {
             match self.segment(files, check, open.get(base_offset)) {
                 Ok(segment) => drop(opened.insert(*base_offset, segment)),
                 // A running broker deleted it after it was listed.
-                Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => gone.push(*base_offset),
+                Err(error) if error.is_missing() => gone.push(*base_offset),
                 Err(error) => return Err(error),
             }
         }
@@ -155,6 +155,11 @@ impl LogView {
     /// All files of the directory.
     pub fn listing(&self) -> &Listing {
         &self.listing
+    }
+
+    /// The topic of the records.
+    pub fn topic(&self) -> &str {
+        &self.options.topic
     }
 
     /// The partition's number.

@@ -95,7 +95,7 @@ impl LogView {
 
     /// Plans a read without the missing segments, which the caller reports.
     #[cfg(any(feature = "python", test))]
-    pub(super) fn ranges(&self, begin_offset: i64, end_offset: i64) -> Result<Vec<SegmentRange>> {
+    pub(crate) fn ranges(&self, begin_offset: i64, end_offset: i64) -> Result<Vec<SegmentRange>> {
         let parts = self.plan(ReadRange::offsets(begin_offset, end_offset), usize::MAX)?;
         let ranges = parts.into_iter().filter_map(|part| match part {
             Part::Range(range, _) => Some(range),

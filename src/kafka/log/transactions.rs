@@ -106,7 +106,7 @@ impl LogView {
                     break;
                 }
                 Err(Error::Corrupt { .. }) => {}
-                Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) if error.is_missing() => {}
                 Err(error) => return Err(error),
             }
         }

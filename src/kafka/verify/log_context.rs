@@ -112,7 +112,7 @@ fn unused_slots(path: &Location, entry_size: u64, least: u64) -> Result<Option<F
     let whole = match storage::status(path) {
         Ok(found) => found.len / entry_size,
         // Deleted since it was listed.
-        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.is_missing() => return Ok(None),
         Err(error) => return Err(error),
     };
     if whole < least {

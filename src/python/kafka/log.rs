@@ -1,24 +1,21 @@
-//! `PartitionLog`: the segments of a partition as one log; `find_records`.
+//! `PartitionLog`: the segments of a partition as one log.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
 use pyo3::prelude::*;
-use pyo3_arrow::PyRecordBatch;
 
 use super::super::handle::{Closable, lock};
-use super::super::{convert, integer, time};
+use super::super::{convert, integer};
 use super::arguments;
 use super::segment::{PyLogSegment, PySlice};
 use crate::error::Result;
 use crate::io::Location;
-use crate::kafka::log::{
-    self, KeyQuery, Listing, Part, PartitionFound, PartitionSearch, ReadRange, SegmentFiles, Special,
-};
-use crate::kafka::{Log, LogView, PartitionOptions, Segment, record_columns};
+use crate::kafka::log::{self, Listing, Part, ReadRange, SegmentFiles, Special};
+use crate::kafka::{Log, LogView, PartitionOptions, Segment};
 use crate::report::Finding;
 
-register! { class PyPartitionLog; fn find_records, list_partition }
+register! { class PyPartitionLog; fn list_partition }
 
 /// Producer, first offset, offset of the marker.
 type PyAborted = (i64, i64, i64);
@@ -72,6 +69,10 @@ impl PyPartitionLog {
             access: self.access.clone(),
             compat: self.compat.clone(),
         }
+    }
+
+    pub(in crate::python) fn inner(&self) -> PyResult<Arc<Log>> {
+        self.log.get()
     }
 
     fn with<T: Send>(&self, py: Python<'_>, call: impl FnOnce(&LogView) -> Result<T> + Send) -> PyResult<T> {
@@ -304,64 +305,4 @@ impl PyPartitionLog {
     fn __repr__(&self) -> String {
         self.log.text("PartitionLog")
     }
-}
-
-/// A log, the candidates of its indexes, and the ranges of offsets that no index covers.
-type PySearch<'py> = (Bound<'py, PyPartitionLog>, Vec<i64>, Vec<(i64, i64)>);
-/// Of each partition: first offset, end, offsets scanned, candidates rejected, missing segments, and ranges that were not searched.
-type PyPartitionFound = (i64, i64, i64, usize, usize, Vec<(i64, i64)>);
-/// Batches, the number of a batch and a row for each record, whether there are more, partitions, findings.
-type PyFound<'py> = (Vec<Bound<'py, PyAny>>, Vec<(usize, usize)>, bool, Vec<PyPartitionFound>, Vec<Finding>);
-
-/// Find the records that carry a key.
-///
-/// Args:
-///     searches: (log, candidates, holes) of each partition: the offsets that indexes give, and the ranges that none covers.
-///     key: The key, or the value of the header.
-///     header: The name of a header; None: the record's key is compared.
-///     begin: First timestamp.
-///     end: Last timestamp.
-///     columns: The columns of the batches; with offset and timestamp.
-///     max_num: The most records; None: all.
-///
-/// Returns:
-///     Batches; a number of a batch and of a row in it for each record, newest first; whether there are more; what was done in each
-///     partition; and the findings.
-#[pyfunction]
-#[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
-#[pyo3(signature = (searches, key, *, header, begin, end, columns, max_num))]
-fn find_records<'py>(
-    py: Python<'py>,
-    searches: Vec<PySearch<'py>>,
-    key: Vec<u8>,
-    header: Option<String>,
-    begin: Option<&Bound<'py, PyAny>>,
-    end: Option<&Bound<'py, PyAny>>,
-    columns: &Bound<'py, PyAny>,
-    max_num: Option<usize>,
-) -> PyResult<PyFound<'py>> {
-    let query = KeyQuery {
-        value: key,
-        header,
-        times: time::bounds(begin, end)?,
-        columns: record_columns::Column::choose(convert::column_names(Some(columns))?.as_deref())?,
-        max_num,
-    };
-    let mut asked = Vec::with_capacity(searches.len());
-    for (log, candidates, holes) in searches {
-        asked.push((log.get().log.get()?, candidates, holes));
-    }
-    let found = py.detach(|| {
-        let asked = asked.into_iter();
-        let searches: Result<Vec<_>> =
-            asked.map(|(log, candidates, holes)| Ok(PartitionSearch { log: log.view()?, candidates, holes })).collect();
-        log::find(&searches?, &query)
-    })?;
-    let batches = found.batches.into_iter().map(|batch| PyRecordBatch::new(batch).into_arro3(py).map(Bound::into_any));
-    let part = |each: PartitionFound| {
-        let PartitionFound { begin_offset, end_offset, scanned, rejected, missing, unread } = each;
-        (begin_offset, end_offset, scanned, rejected, missing, unread.into_iter().collect())
-    };
-    let partitions = found.partitions.into_iter().map(part).collect();
-    Ok((batches.collect::<PyResult<_>>()?, found.rows, found.is_truncated, partitions, found.findings))
 }

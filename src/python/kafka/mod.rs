@@ -3,6 +3,7 @@
 mod arguments;
 mod batch_spool;
 mod files;
+mod find;
 mod group_offsets;
 mod key_entries;
 mod log;
@@ -24,6 +25,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     segment::register(m)?;
     key_entries::register(m)?;
     log::register(m)?;
+    find::register(m)?;
     log_writer::register(m)?;
     batch_spool::register(m)?;
     records::register(m)?;

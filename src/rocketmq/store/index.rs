@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::hash_index::directory::{FilesOptions, IndexFiles};
 use crate::hash_index::{Damage, Geometry, Hits, IndexFile, KeyColumn, Keys, Topics, select_files};
 use crate::io::{Location, ProcessMutex, storage};
-use crate::report::Report;
+use crate::report::{Report, thousands};
 use crate::rocketmq::commit_log::CommitLog;
 use crate::rocketmq::index_recovery::holds_tags;
 use crate::rocketmq::seal::{SealedStore, UnchangedFiles};
@@ -364,12 +364,4 @@ impl IndexView {
         }
         Ok(last)
     }
-}
-
-/// A number with commas between thousands.
-fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let groups: Vec<&str> =
-        digits.as_bytes().rchunks(3).rev().filter_map(|group| std::str::from_utf8(group).ok()).collect();
-    groups.join(",")
 }

@@ -11,12 +11,14 @@ import pytest
 from kafka_batches import Row, batch, write_segment
 from kafka_search import find
 from logdex.cli import main
-from logdex.kafka import Log, LogDir, LogSegment, build_key_index
-from logdex.kafka.find import KeySearch
+from logdex.kafka import Log, LogDir, LogSegment, build_key_index, log_dir
+from logdex.kafka.find import search
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from logdex._core import PartitionLog
 
 SEGMENT = 10
 SEGMENTS = 4
@@ -138,7 +140,7 @@ def test_find_has_every_record_or_raises(
 
 def _after_the_plan(partition: Path, change: Callable[[Path], int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a log change between its listing and its first record, in every call."""
-    plan, search = Log.parts, KeySearch.plan
+    plan = Log.parts
 
     def parts(*arguments: Any, **options: Any) -> Any:
         planned = plan(*arguments, **options)
@@ -146,14 +148,14 @@ def _after_the_plan(partition: Path, change: Callable[[Path], int], monkeypatch:
             change(partition)
         return planned
 
-    def planned_search(logs: Sequence[Log], files: Any, *arguments: Any, **options: Any) -> KeySearch:
-        planned = search(logs, [opened.pinned() for opened in files], *arguments, **options)
+    def search_of_listed(logs: Sequence[PartitionLog], *arguments: Any, **options: Any) -> Any:
+        listed = [opened.pinned() for opened in logs]
         if (partition / LAST).exists():
             change(partition)
-        return planned
+        return search(listed, *arguments, **options)
 
     monkeypatch.setattr(Log, "parts", parts)
-    monkeypatch.setattr(KeySearch, "plan", planned_search)
+    monkeypatch.setattr(log_dir, "search", search_of_listed)
 
 
 @over_changes

@@ -19,8 +19,9 @@ import pytest
 import golden_kafka
 from kafka_batches import Row, batch, write_segment
 from kafka_search import find
+from logdex._core import SealedLogs
 from logdex.errors import CorruptFileError, DamageWarning
-from logdex.kafka import LogDir, build_key_index
+from logdex.kafka import LogDir, build_key_index, log_dir
 from logdex.rocketmq import key_hash
 
 if TYPE_CHECKING:
@@ -211,14 +212,14 @@ def written(tmp_path: Path) -> tuple[Path, Path]:
 ASKED = [{"topic": "orders", "key": f"k{number}", "max_num": most} for number in range(8) for most in (None, 5)]
 
 
-def test_a_search_reads_one_row_group(written: tuple[Path, Path]) -> None:
+def test_a_search_reads_one_row_group(written: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     root, out = written
+    opened = SealedLogs.open(out / "_logdex")
+    monkeypatch.setattr(log_dir, "open_sealed_logs", lambda *_: opened)
     with LogDir.open(root, sealed=out) as sealed:
         result = find(sealed, "orders", "k3")
         assert len(result) == 2 * len([offset for offset in range(300) if offset % 7 == 3])
         assert (result.scanned_offsets, result.rejected) == (0, 0)
-        opened = sealed.sealed_keys()._sealed
-        assert opened is not None
         assert opened.reads == 1
 
 

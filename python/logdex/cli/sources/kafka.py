@@ -7,7 +7,7 @@ from functools import partial
 from itertools import dropwhile, groupby
 from typing import TYPE_CHECKING, Any
 
-from logdex._core import RemotePath, SegmentReader, dump_file, read_records
+from logdex._core import KeySettings, RemotePath, SegmentReader, dump_file, read_records
 from logdex.cli.arguments import chosen_columns
 from logdex.cli.output import Progress, complain, say, say_json, say_rows, say_text
 from logdex.cli.sources.opened import LogRead, Opened, Part, Verdict, nothing_matches, say_copied
@@ -25,7 +25,6 @@ from logdex.kafka.files import (
     parse_segment_file,
 )
 from logdex.kafka.find import RECORD_COLUMNS, UnreadRange
-from logdex.kafka.key_index import KeySettings
 from logdex.kafka.overview import TIMES, times_and_size
 from logdex.kafka.recover import find_start_blockers
 from logdex.kafka.verify import content_findings

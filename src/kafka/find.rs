@@ -8,14 +8,17 @@ use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMillisecondType};
 
-use super::open::LogView;
+use super::key_index::KeyIndex;
+use super::log::LogView;
+use super::read::key_entries::key_text;
+use super::read::record_columns::Column;
+use super::read::record_filter::KeyFilter;
+use super::read::record_reader::RecordScan;
+use super::read::segment_range::SegmentRange;
+use super::read::segment_reader::{OnError, SegmentReader};
+use super::seal::{Candidates, Offsets, SealedLogs};
 use crate::error::{Error, Result};
 use crate::io::signals;
-use crate::kafka::read::record_columns::Column;
-use crate::kafka::read::record_filter::KeyFilter;
-use crate::kafka::read::record_reader::RecordScan;
-use crate::kafka::read::segment_range::SegmentRange;
-use crate::kafka::read::segment_reader::{OnError, SegmentReader};
 use crate::report::Finding;
 use crate::time_range::TimeRange;
 
@@ -39,20 +42,51 @@ pub struct KeyQuery {
     pub max_num: Option<usize>,
 }
 
-/// The part of a search in one partition.
-#[derive(Clone, Debug)]
-pub struct PartitionSearch {
-    /// The partition.
-    pub log: Arc<LogView>,
-    /// Offsets of records that may carry the key.
-    pub candidates: Vec<i64>,
-    /// Ranges of offsets that no index covers.
-    pub holes: Vec<(i64, i64)>,
+impl KeyQuery {
+    /// The text of the key in an index.
+    fn text(&self) -> String {
+        let value = key_text(&self.value);
+        self.header.as_ref().map_or_else(|| value.to_string(), |header| format!("{header}={value}"))
+    }
+}
+
+/// The indexes that a search uses.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Indexes<'a> {
+    /// The sealed index of the log directory.
+    pub sealed: Option<&'a SealedLogs>,
+    /// A key index.
+    pub keys: Option<&'a KeyIndex>,
+}
+
+impl Indexes<'_> {
+    /// Returns the texts for the log since the last call.
+    pub fn take_notes(&self) -> Vec<String> {
+        let notes = [self.sealed.map(SealedLogs::take_notes), self.keys.map(KeyIndex::take_notes)];
+        notes.into_iter().flatten().flatten().collect()
+    }
+}
+
+/// The plan of a search in one partition.
+#[derive(Clone, Debug, Default)]
+struct Plan {
+    /// Candidates of the sealed index.
+    sealed: Vec<i64>,
+    /// Candidates of the key index.
+    indexed: Vec<i64>,
+    /// Ranges of offsets that neither covers. They are scanned.
+    holes: Vec<Offsets>,
 }
 
 /// The work of a search in one partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartitionFound {
+    /// The partition's number.
+    pub partition: i32,
+    /// Candidates of the sealed index.
+    pub sealed: usize,
+    /// Candidates of the key index.
+    pub indexed: usize,
     /// First offset of the log.
     pub begin_offset: i64,
     /// The offset after its last one; damage at the end may hide more.
@@ -61,6 +95,8 @@ pub struct PartitionFound {
     pub scanned: i64,
     /// Candidates that have another key, or are no longer in the log.
     pub rejected: usize,
+    /// The offsets of the returned records, newest first.
+    pub offsets: Vec<i64>,
     /// Segments that are missing.
     pub missing: usize,
     /// Ranges of offsets that were not searched: their segment is missing, or their batches are damaged.
@@ -83,40 +119,96 @@ pub struct Found {
     pub findings: Vec<Finding>,
 }
 
-/// A record of the answer: its timestamp, and its row.
-type Row = (i64, (usize, usize));
+/// A record of the answer.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    timestamp: i64,
+    offset: i64,
+    /// The numbers of its batch and of its row there.
+    place: (usize, usize),
+}
 
-/// Finds the records that carry a key in some partitions.
+/// Finds the records that carry a key in some partitions of one topic.
 ///
 /// # Errors
-/// An I/O error; `Corrupt` for a log that cannot be listed; a signal ended the search.
-pub fn find(searches: &[PartitionSearch], query: &KeyQuery) -> Result<Found> {
+/// An I/O error; `Corrupt` for a log that cannot be listed, or a key index that is damaged; a signal ended the search.
+pub fn find(logs: &[Arc<LogView>], indexes: Indexes<'_>, query: &KeyQuery) -> Result<Found> {
+    search(logs, plan(logs, indexes, query)?, query)
+}
+
+/// Looks the key up in the indexes.
+fn plan(logs: &[Arc<LogView>], indexes: Indexes<'_>, query: &KeyQuery) -> Result<Vec<Plan>> {
+    let (text, header) = (query.text(), query.header.as_deref());
+    let sealed = match indexes.sealed {
+        Some(sealed) => sealed.candidates(logs, &text, header, query.times)?,
+        None => vec![Candidates::default(); logs.len()],
+    };
+    let plan = |(log, sealed): (&Arc<LogView>, Candidates)| -> Result<Plan> {
+        let by_key = match indexes.keys {
+            Some(keys) => keys.candidates(&(log.topic().to_owned(), log.partition()), &text, header)?,
+            None => Candidates::default(),
+        };
+        // A hole goes on to the first record of the sealed segment after it: a read of a segment without the next one takes an
+        // unfinished end for the end of the log, where a broker was writing.
+        let unsealed = holes(&sealed.covered).into_iter().map(|(begin, end)| (begin, end.saturating_add(1)));
+        let holes = common(&unsealed.collect::<Vec<_>>(), &holes(&by_key.covered));
+        Ok(Plan { sealed: sealed.offsets, indexed: by_key.offsets, holes })
+    };
+    logs.iter().zip(sealed).map(plan).collect()
+}
+
+/// The ranges of offsets around and between some ranges, which ascend by their beginnings.
+fn holes(covered: &[Offsets]) -> Vec<Offsets> {
+    let (mut holes, mut covered_to) = (Vec::new(), 0);
+    for (begin, end) in covered.iter().chain([&(i64::MAX, i64::MAX)]) {
+        if covered_to < *begin {
+            holes.push((covered_to, *begin));
+        }
+        covered_to = covered_to.max(*end);
+    }
+    holes
+}
+
+/// The offsets that are in both of two lists of ranges.
+fn common(first: &[Offsets], second: &[Offsets]) -> Vec<Offsets> {
+    let pairs = first.iter().flat_map(|(a, b)| second.iter().map(|(c, d)| (*a.max(c), *b.min(d))));
+    pairs.filter(|(begin, end)| begin < end).collect()
+}
+
+fn search(logs: &[Arc<LogView>], plans: Vec<Plan>, query: &KeyQuery) -> Result<Found> {
     let mut found = Found::default();
     let most = query.max_num.map_or(usize::MAX, |max| max.saturating_add(1));
     let (mut lists, mut noted) = (Vec::new(), HashSet::new());
-    for search in searches {
-        let partition = PartitionFound::default();
-        let mut part = Search { query, log: &search.log, found: &mut found, noted: &mut noted, partition };
-        lists.push(part.run(search, most)?);
+    for (log, plan) in logs.iter().zip(plans) {
+        let (sealed, indexed) = (plan.sealed.len(), plan.indexed.len());
+        let partition = PartitionFound { partition: log.partition(), sealed, indexed, ..PartitionFound::default() };
+        let mut part = Search { query, log, found: &mut found, noted: &mut noted, partition };
+        lists.push(part.run(plan, most)?);
         let partition = part.partition;
         found.partitions.push(partition);
     }
-    found.rows = merged(&lists, most);
-    found.is_truncated = query.max_num.is_some_and(|max| found.rows.len() > max);
-    found.rows.truncate(query.max_num.unwrap_or(usize::MAX));
+    let mut rows = merged(&lists, most);
+    found.is_truncated = query.max_num.is_some_and(|max| rows.len() > max);
+    rows.truncate(query.max_num.unwrap_or(usize::MAX));
+    for (list, row) in rows {
+        found.rows.push(row.place);
+        if let Some(partition) = found.partitions.get_mut(list) {
+            partition.offsets.push(row.offset);
+        }
+    }
     Ok(found)
 }
 
-/// Merges lists, each newest first. Of equal timestamps that of the first list comes first.
-fn merged(lists: &[Vec<Row>], most: usize) -> Vec<(usize, usize)> {
-    let head = |list: usize, at: usize| {
-        lists.get(list).and_then(|rows| rows.get(at)).map(|(timestamp, row)| (*timestamp, Reverse(list), at, *row))
-    };
+/// Merges lists, each newest first, to records with the numbers of their lists. Of equal timestamps that of the first list comes
+/// first.
+fn merged(lists: &[Vec<Row>], most: usize) -> Vec<(usize, Row)> {
+    let at = |list: usize, at: usize| lists.get(list).and_then(|rows| rows.get(at)).copied();
+    let head = |list: usize, place: usize| at(list, place).map(|row| (row.timestamp, Reverse(list), place));
     let mut heads: BinaryHeap<_> = (0..lists.len()).filter_map(|list| head(list, 0)).collect();
     let mut rows = Vec::new();
-    while let Some((_, Reverse(list), at, row)) = heads.pop().filter(|_| rows.len() < most) {
-        rows.push(row);
-        heads.extend(head(list, at + 1));
+    while let Some((_, Reverse(list), place)) = heads.pop().filter(|_| rows.len() < most) {
+        rows.extend(at(list, place).map(|row| (list, row)));
+        heads.extend(head(list, place + 1));
     }
     rows
 }
@@ -132,7 +224,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn run(&mut self, search: &PartitionSearch, most: usize) -> Result<Vec<Row>> {
+    fn run(&mut self, plan: Plan, most: usize) -> Result<Vec<Row>> {
         let begin = self.log.start();
         // The search reads up to damage at the end, so that it reports it.
         let (end, last) = match self.log.end() {
@@ -146,8 +238,9 @@ impl Search<'_> {
             self.partition.unread.insert((each.begin_offset, each.end_offset));
             self.note(&each.finding);
         }
-        let mut offsets = self.scan(&search.holes, last)?;
-        offsets.extend(&search.candidates);
+        let mut offsets = self.scan(&plan.holes, last)?;
+        offsets.extend(plan.sealed);
+        offsets.extend(plan.indexed);
         offsets.sort_unstable();
         offsets.dedup();
         self.newest_first(&offsets, most)
@@ -160,7 +253,7 @@ impl Search<'_> {
     }
 
     /// Returns the offsets in some ranges, up to `last`, whose records carry the key.
-    fn scan(&mut self, holes: &[(i64, i64)], last: i64) -> Result<Vec<i64>> {
+    fn scan(&mut self, holes: &[Offsets], last: i64) -> Result<Vec<i64>> {
         let (first, end) = (self.partition.begin_offset, self.partition.end_offset);
         let mut ranges = Vec::new();
         for (low, high) in holes {
@@ -189,9 +282,13 @@ impl Search<'_> {
             self.partition.rejected += asked.len() - carrying.iter().map(RecordBatch::num_rows).sum::<usize>();
             for batch in carrying.into_iter().rev() {
                 let (number, before) = (self.found.batches.len(), newest.len());
-                let rows = times_of(&batch).iter().copied().enumerate().rev();
-                let wanted = rows.filter(|(_, time)| self.query.times.meets(*time, *time));
-                newest.extend(wanted.map(|(row, time)| (time, (number, row))));
+                let rows = times_of(&batch).iter().zip(offsets_of(&batch)).enumerate().rev();
+                let rows = rows.map(|(at, (timestamp, offset))| Row {
+                    timestamp: *timestamp,
+                    offset: *offset,
+                    place: (number, at),
+                });
+                newest.extend(rows.filter(|row| self.query.times.meets(row.timestamp, row.timestamp)));
                 if newest.len() > before {
                     self.found.batches.push(batch);
                 }
@@ -308,12 +405,13 @@ mod tests {
     fn few_of_many_candidates_are_read() {
         let dir = tempfile::tempdir().unwrap();
         let log = partition(dir.path(), 0, 0);
-        let search = PartitionSearch { log, candidates: (0..2_000).rev().collect(), holes: Vec::new() };
-        let few = find(std::slice::from_ref(&search), &query(Some(3), TimeRange::ALL)).unwrap();
+        let plan = Plan { indexed: (0..2_000).rev().collect(), ..Plan::default() };
+        let few = search(&[Arc::clone(&log)], vec![plan.clone()], &query(Some(3), TimeRange::ALL)).unwrap();
         assert_eq!(offsets(&few), [1_998, 1_996, 1_994]);
+        assert_eq!(few.partitions[0].offsets, [1_998, 1_996, 1_994]);
         assert!(few.is_truncated);
         assert_eq!(few.batches.iter().map(RecordBatch::num_rows).sum::<usize>(), FIRST_READ / 2);
-        let all = find(&[search], &query(None, TimeRange::ALL)).unwrap();
+        let all = search(&[log], vec![plan], &query(None, TimeRange::ALL)).unwrap();
         assert_eq!((all.rows.len(), all.partitions[0].rejected, all.partitions[0].scanned), (1_000, 1_000, 0));
         assert!(all.batches.len() <= 8, "{}", all.batches.len());
     }
@@ -321,17 +419,23 @@ mod tests {
     #[test]
     fn partitions_are_merged_by_their_timestamps() {
         let dir = tempfile::tempdir().unwrap();
-        let searches = [0, 1].map(|number| PartitionSearch {
-            log: partition(dir.path(), number, i64::from(number)),
-            candidates: Vec::new(),
-            holes: vec![(0, i64::MAX)],
-        });
-        let found = find(&searches, &query(Some(4), TimeRange::ALL)).unwrap();
-        assert_eq!(offsets(&found), [1_998, 1_998, 1_996, 1_996]);
+        let logs = [0, 1].map(|number| partition(dir.path(), number, i64::from(number)));
+        let found = find(&logs, Indexes::default(), &query(Some(3), TimeRange::ALL)).unwrap();
+        assert_eq!(offsets(&found), [1_998, 1_998, 1_996]);
         assert_eq!(found.partitions[1].scanned, 2_000);
+        assert_eq!((&*found.partitions[0].offsets, &*found.partitions[1].offsets), (&[1_998][..], &[1_998, 1_996][..]));
         let times = TimeRange::new(Some(T + 10), Some(T + 13));
-        let found = find(&searches, &query(None, times)).unwrap();
+        let found = find(&logs, Indexes::default(), &query(None, times)).unwrap();
         assert_eq!(offsets(&found), [12, 12, 10, 10]);
+    }
+
+    #[test]
+    fn holes_are_around_and_between_ranges() {
+        assert_eq!(holes(&[]), [(0, i64::MAX)]);
+        assert_eq!(holes(&[(0, 5), (5, 6), (9, i64::MAX)]), [(6, 9)]);
+        assert_eq!(holes(&[(2, 9), (3, 4), (12, 13)]), [(0, 2), (9, 12), (13, i64::MAX)]);
+        assert_eq!(common(&holes(&[(2, 9)]), &holes(&[(5, 12)])), [(0, 2), (12, i64::MAX)]);
+        assert_eq!(common(&[(0, 4), (6, 8)], &[(3, 7)]), [(3, 4), (6, 7)]);
     }
 
     #[test]
@@ -344,10 +448,13 @@ mod tests {
         let end = bytes.len() / 2_000 * 1_001;
         bytes[end - 1] ^= 1;
         std::fs::write(&path, bytes).unwrap();
-        let search = |candidates: Vec<i64>| [PartitionSearch { log: Arc::clone(&log), candidates, holes: Vec::new() }];
-        let found = find(&search(vec![0, 1_998]), &query(None, TimeRange::ALL)).unwrap();
+        let found_at = |indexed: Vec<i64>| {
+            let plan = Plan { indexed, ..Plan::default() };
+            search(&[Arc::clone(&log)], vec![plan], &query(None, TimeRange::ALL)).unwrap()
+        };
+        let found = found_at(vec![0, 1_998]);
         assert_eq!((offsets(&found), found.findings.len()), (vec![1_998, 0], 0));
-        let found = find(&search(vec![1_000]), &query(None, TimeRange::ALL)).unwrap();
+        let found = found_at(vec![1_000]);
         assert_eq!((found.findings.len(), found.partitions[0].unread.iter().next()), (1, Some(&(1_000, 1_001))));
     }
 }

@@ -1,0 +1,254 @@
+//! `find_records`, and the indexes that it uses: `SealedLogs`, `KeyIndex` and its `KeySettings`.
+
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use pyo3_arrow::PyRecordBatch;
+
+use super::super::keys::log_notes;
+use super::super::{convert, integer, time};
+use super::log::PyPartitionLog;
+use crate::error::Result;
+use crate::io::Location;
+use crate::kafka::find::{self, Indexes, KeyQuery, PartitionFound};
+use crate::kafka::key_index::{KeyIndex, KeySettings};
+use crate::kafka::seal::SealedLogs;
+use crate::kafka::{Log, LogView, record_columns};
+use crate::report::{Finding, Report};
+
+register! { class PySealedLogs, PyKeyIndex, PyKeySettings; fn find_records }
+
+/// Opens the segments that some logs have now.
+fn views(logs: &[Arc<Log>]) -> Result<Vec<Arc<LogView>>> {
+    logs.iter().map(|log| log.view()).collect()
+}
+
+fn open_logs(logs: &[PyRef<'_, PyPartitionLog>]) -> PyResult<Vec<Arc<Log>>> {
+    logs.iter().map(|log| log.inner()).collect()
+}
+
+/// The sealed index of a log directory, open for lookups. If a file of it turns out to be damaged, it is not used any more.
+#[pyclass(name = "SealedLogs", module = "logdex._core", frozen)]
+struct PySealedLogs {
+    logs: Arc<SealedLogs>,
+}
+
+#[pymethods]
+impl PySealedLogs {
+    /// Open a sealed index.
+    ///
+    /// Args:
+    ///     directory: Its directory, `_logdex`.
+    ///
+    /// Raises:
+    ///     FileNotFoundError: There is none.
+    ///     CorruptFileError: The catalog is damaged, of another version, or of a RocketMQ store.
+    ///     OSError: An I/O error.
+    #[staticmethod]
+    fn open(py: Python<'_>, directory: Location) -> PyResult<Self> {
+        Ok(Self { logs: Arc::new(py.detach(|| SealedLogs::open(&directory))?) })
+    }
+
+    /// Row groups that were read for lookups.
+    #[getter]
+    fn reads(&self) -> u64 {
+        self.logs.reads()
+    }
+
+    /// Return what is sealed of some partitions, for people; None if it is not used any more.
+    ///
+    /// Raises:
+    ///     OSError: An I/O error.
+    fn words(&self, py: Python<'_>, logs: Vec<PyRef<'_, PyPartitionLog>>) -> PyResult<Option<String>> {
+        let logs = open_logs(&logs)?;
+        Ok(py.detach(|| Ok::<_, crate::error::Error>(self.logs.words(&views(&logs)?)))?)
+    }
+
+    /// Compare the rows with the records of the segments that are as they were.
+    ///
+    /// Raises:
+    ///     OSError: An I/O error.
+    fn verify(&self, py: Python<'_>, logs: Vec<PyRef<'_, PyPartitionLog>>) -> PyResult<Report> {
+        let logs = open_logs(&logs)?;
+        Ok(py.detach(|| self.logs.verify(&views(&logs)?))?)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("SealedLogs({:?})", self.logs.directory().display().to_string())
+    }
+}
+
+/// A key index, open for searches. The index files of a partition are opened at its first search.
+#[pyclass(name = "KeyIndex", module = "logdex._core", frozen)]
+struct PyKeyIndex {
+    index: Arc<KeyIndex>,
+}
+
+#[pymethods]
+impl PyKeyIndex {
+    /// Use the directory that `build_key_index` wrote.
+    #[new]
+    fn new(directory: Location) -> Self {
+        Self { index: Arc::new(KeyIndex::new(&directory)) }
+    }
+
+    fn __repr__(&self) -> String {
+        format!("KeyIndex({:?})", self.index.directory().display().to_string())
+    }
+}
+
+/// Settings that do not change after the index of a partition is begun, in a small file next to its index files.
+#[pyclass(name = "KeySettings", module = "logdex._core", frozen)]
+struct PyKeySettings {
+    settings: KeySettings,
+}
+
+#[pymethods]
+impl PyKeySettings {
+    /// Choose settings.
+    ///
+    /// Args:
+    ///     hash_slots: Slots of an index file.
+    ///     max_entries: One more than the entries of an index file.
+    ///     header: The name of a header whose values are indexed next to the keys.
+    ///
+    /// Raises:
+    ///     ValueError: No index file has these slots and entries.
+    #[new]
+    #[pyo3(signature = (hash_slots, max_entries, header=None))]
+    fn new(
+        #[pyo3(from_py_with = integer::hash_slots)] hash_slots: i64,
+        #[pyo3(from_py_with = integer::max_entries)] max_entries: i64,
+        header: Option<String>,
+    ) -> PyResult<Self> {
+        let geometry = convert::geometry(hash_slots, max_entries)?;
+        Ok(Self { settings: KeySettings { geometry, header } })
+    }
+
+    /// Read the settings of a partition's index; None without an index.
+    ///
+    /// Raises:
+    ///     CorruptFileError: Their file has other content.
+    ///     OSError: An I/O error.
+    #[staticmethod]
+    fn read(py: Python<'_>, directory: Location) -> PyResult<Option<Self>> {
+        Ok(py.detach(|| KeySettings::read(&directory))?.map(|settings| Self { settings }))
+    }
+
+    /// Slots of each index file.
+    #[getter]
+    fn hash_slots(&self) -> u32 {
+        self.settings.geometry.hash_slots()
+    }
+
+    /// One more than the entries of an index file.
+    #[getter]
+    fn max_entries(&self) -> u32 {
+        self.settings.geometry.max_entries()
+    }
+
+    /// The header whose values are indexed next to the keys; None: the keys only.
+    #[getter]
+    fn header(&self) -> Option<&str> {
+        self.settings.header.as_deref()
+    }
+
+    /// The content of their file.
+    #[getter]
+    fn content(&self) -> Vec<u8> {
+        self.settings.content().into_bytes()
+    }
+
+    /// Check that all index files are whole: a truncated file would silently shorten an answer.
+    ///
+    /// Raises:
+    ///     CorruptFileError: A file has another length.
+    ///     OSError: An I/O error.
+    fn check_files(&self, py: Python<'_>, directory: Location) -> PyResult<()> {
+        Ok(py.detach(|| self.settings.check_files(&directory))?)
+    }
+
+    fn __repr__(&self) -> String {
+        let header = self.settings.header.as_ref().map_or_else(|| "None".to_owned(), |header| format!("{header:?}"));
+        format!("KeySettings(hash_slots={}, max_entries={}, header={header})", self.hash_slots(), self.max_entries())
+    }
+}
+
+/// The attributes of a `logdex.kafka.find.PartitionStep`.
+type Step = (i32, i64, i64, usize, usize, i64, Vec<i64>, usize, Vec<(i64, i64)>);
+/// Batches, the number of a batch and a row for each record, whether there are more, rejected candidates, partitions, findings.
+type PyFound<'py> = (Vec<Bound<'py, PyAny>>, Vec<(usize, usize)>, bool, usize, Vec<Step>, Vec<Finding>);
+
+/// Find the records of a topic that carry a key.
+///
+/// Args:
+///     logs: The partitions that are searched, of one topic.
+///     key: The key, or the value of the header.
+///     header: The name of a header; None: the record's key is compared.
+///     begin: First timestamp.
+///     end: Last timestamp.
+///     columns: The columns of the batches; with offset and timestamp.
+///     max_num: The most records; None: all.
+///     sealed: The sealed index of the log directory. It stands for the segments that are as they were.
+///     index: A key index. Offsets that neither index covers are scanned.
+///
+/// Returns:
+///     Batches; a number of a batch and of a row in it for each record, newest first; whether there are more; the number of candidates
+///     with another key; what was done in each partition; and the findings.
+///
+/// Raises:
+///     CorruptFileError: The key index is damaged.
+///     OSError: An I/O error.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
+#[pyo3(signature = (logs, key, *, header, begin, end, columns, max_num, sealed, index))]
+fn find_records<'py>(
+    py: Python<'py>,
+    logs: Vec<PyRef<'py, PyPartitionLog>>,
+    key: Vec<u8>,
+    header: Option<String>,
+    begin: Option<&Bound<'py, PyAny>>,
+    end: Option<&Bound<'py, PyAny>>,
+    columns: &Bound<'py, PyAny>,
+    max_num: Option<usize>,
+    sealed: Option<PyRef<'py, PySealedLogs>>,
+    index: Option<PyRef<'py, PyKeyIndex>>,
+) -> PyResult<PyFound<'py>> {
+    let query = KeyQuery {
+        value: key,
+        header,
+        times: time::bounds(begin, end)?,
+        columns: record_columns::Column::choose(convert::column_names(Some(columns))?.as_deref())?,
+        max_num,
+    };
+    let logs = open_logs(&logs)?;
+    let (sealed, keys) = (sealed.map(|each| Arc::clone(&each.logs)), index.map(|each| Arc::clone(&each.index)));
+    let (found, notes) = py.detach(|| {
+        let indexes = Indexes { sealed: sealed.as_deref(), keys: keys.as_deref() };
+        let found = views(&logs).and_then(|logs| find::find(&logs, indexes, &query));
+        (found, indexes.take_notes())
+    });
+    log_notes(py, notes)?;
+    let found = found?;
+    let batches = found.batches.into_iter().map(|batch| PyRecordBatch::new(batch).into_arro3(py).map(Bound::into_any));
+    let rejected = found.partitions.iter().map(|each| each.rejected).sum();
+    let steps = found.partitions.into_iter().map(step).collect();
+    Ok((batches.collect::<PyResult<_>>()?, found.rows, found.is_truncated, rejected, steps, found.findings))
+}
+
+fn step(found: PartitionFound) -> Step {
+    let PartitionFound {
+        partition,
+        begin_offset,
+        end_offset,
+        sealed,
+        indexed,
+        scanned,
+        rejected: _,
+        offsets,
+        missing,
+        unread,
+    } = found;
+    let unread = unread.into_iter().collect();
+    (partition, begin_offset, end_offset, sealed, indexed, scanned, offsets, missing, unread)
+}
