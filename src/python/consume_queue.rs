@@ -16,6 +16,7 @@ use super::location;
 use super::time::{self, Round};
 use crate::error::Result;
 use crate::io::Location;
+use crate::io::usize_of;
 use crate::report::Report;
 use crate::rocketmq::consume_queue::{self, Boundary, ConsumeQueue, Kind, Options, extension_batch};
 use crate::rocketmq::schedule;
@@ -482,7 +483,7 @@ impl PyQueueView {
         // A hash has 32 bits: other integers match nothing.
         let codes: Option<Vec<i32>> =
             codes.map(|codes| codes.iter().flatten().filter_map(|code| i32::try_from(code).ok()).collect());
-        let limits = Limits { messages: usize::try_from(max_num).unwrap_or(usize::MAX), bytes: max_bytes };
+        let limits = Limits { messages: usize_of(max_num), bytes: max_bytes };
         let pulled = py.detach(|| self.0.pull(begin, limits, codes.as_deref()))?;
         let status = match pulled.status {
             Status::Found => "FOUND",

@@ -19,6 +19,7 @@ use crate::hash_index::{
     PutColumns,
 };
 use crate::io::Location;
+use crate::io::u32_of;
 use crate::report::Report;
 use crate::rocketmq::release::Release;
 use crate::rocketmq::store_parts::refuse_running_broker;
@@ -469,7 +470,7 @@ impl PyIndexFile {
         if batch_size < 1 {
             return Err(PyValueError::new_err(format!("batch_size={batch_size}: expected 1 or more")));
         }
-        let limit = u32::try_from(batch_size).unwrap_or(u32::MAX).min(MOST_ENTRIES);
+        let limit = u32_of(batch_size).min(MOST_ENTRIES);
         PyRecordBatchReader::new(hash_index::entry_batches(file, limit)).into_arro3(py)
     }
 

@@ -28,6 +28,7 @@ use crate::error::Result;
 use crate::hash_index::directory::FilesOptions;
 use crate::hash_index::{KeyColumn, Keys, Topics, key_hash};
 use crate::io::Location;
+use crate::io::usize_of;
 use crate::java_text::decode_utf8;
 use crate::report::{Finding, Report};
 use crate::rocketmq::candidates::{Checks, KeyQuery, VerifiedMessages};
@@ -203,7 +204,7 @@ impl PyStore {
             filter: selection.inner(),
             position,
             columns: super::commit_log::columns(columns)?,
-            limit: usize::try_from(limit).unwrap_or(usize::MAX),
+            limit: usize_of(limit),
             backwards: newest_first,
             most_time: Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX),
             threads: convert::threads(None)?,
@@ -595,7 +596,7 @@ impl PyKeyView {
         #[pyo3(from_py_with = integer::max_bytes)] max_bytes: u64,
     ) -> PyResult<Vec<u8>> {
         let times = time::time_range(Some(begin), Some(end))?;
-        let [max_num, max_bytes] = [max_num, max_bytes].map(|most| usize::try_from(most).unwrap_or(usize::MAX));
+        let [max_num, max_bytes] = [max_num, max_bytes].map(usize_of);
         let frames = py.detach(|| self.0.stored_frames(topic, key, times, max_num, max_bytes));
         log_notes(py, self.0.store().take_notes())?;
         Ok(frames?)

@@ -14,6 +14,7 @@ use super::index_entries::{KeyTexts, for_each_key, is_indexed};
 use crate::arrow::input_columns::{integers, null};
 use crate::error::Result;
 use crate::hash_index::{Entry, IndexFile};
+use crate::io::u32_of;
 use crate::java_text::decode_utf8;
 
 /// Entries of a file that are in memory at a time.
@@ -73,11 +74,11 @@ impl Cursor {
     /// The next entry.
     fn next(&mut self) -> Result<Option<Lead>> {
         if self.taken >= self.block.len() {
-            self.position += u32::try_from(self.block.len()).unwrap_or(u32::MAX);
+            self.position += u32_of(self.block.len());
             self.block = self.file.read_entries(self.position, BLOCK)?;
             self.taken = 0;
         }
-        let position = self.position + u32::try_from(self.taken).unwrap_or(u32::MAX);
+        let position = self.position + u32_of(self.taken);
         let entry = self.block.get(self.taken);
         Ok(entry.map(|entry| Lead { phy_offset: entry.phy_offset, key_hash: entry.key_hash, position }))
     }

@@ -17,7 +17,6 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::fmt;
-use std::io::ErrorKind;
 use std::sync::Arc;
 use std::thread;
 
@@ -28,6 +27,7 @@ use super::commit_log::columns::{self, Column};
 use super::commit_log::{BatchBuilder, Bodies, CommitLog, Filter, FramesAt, Row, Search, Wanted};
 use super::consume_queue::{Boundary, ConsumeQueue, Kind, Options, each_topic, queues_of};
 use crate::error::{Error, Result};
+use crate::io::i64_of;
 use crate::io::{Location, signals};
 use crate::java_text::decode_utf8;
 use crate::report::Finding;
@@ -91,10 +91,10 @@ impl QueuePart {
     pub fn bytes(&self) -> Result<u64> {
         let (mut bytes, mut units) = (0, 0);
         self.queue.units(self.begin, self.end.min(self.begin.saturating_add(UNITS_SAMPLED)), |unit| {
-            bytes += u64::try_from(unit.unit.size).unwrap_or(0);
+            bytes += u64::from(unit.unit.size.max(0).cast_unsigned());
             units += 1;
         })?;
-        let count = u64::try_from(self.end.saturating_sub(self.begin)).unwrap_or(0);
+        let count = self.end.saturating_sub(self.begin).max(0).cast_unsigned();
         Ok(bytes.checked_div(units).map_or(0, |mean: u64| mean.saturating_mul(count)))
     }
 }
@@ -134,9 +134,9 @@ impl Unit {
         offset.ok().zip(size.ok()).map_or(invalid, |(phy_offset, size)| Wanted { phy_offset, size })
     }
 
-    /// Offset in the log after the message.
+    /// Offset in the log after the message; 0 for a unit that leads to none.
     fn end(self) -> u64 {
-        u64::try_from(self.phy_offset.saturating_add(i64::from(self.size))).unwrap_or(0)
+        self.phy_offset.saturating_add(i64::from(self.size)).max(0).cast_unsigned()
     }
 }
 
@@ -258,7 +258,7 @@ impl Cursor {
 
     fn read_ahead(&mut self) -> Result<()> {
         let (first, begin, end) = (self.next, self.part.begin, self.part.end);
-        let mut step = i64::try_from(self.ahead).unwrap_or(i64::MAX);
+        let mut step = i64_of(self.ahead);
         if self.part.queue.kind() == Kind::Batch {
             step = step.max(end.saturating_sub(begin) / BATCH_READINGS + 1);
         }
@@ -340,9 +340,8 @@ impl Share {
 
     /// Reads the messages of the units from this one on, `count` at most. Returns whether each unit refers to its message.
     fn read_block(&mut self, first: usize, count: usize, cursors: &[Cursor]) -> Result<Vec<bool>> {
-        let units = self.units.get(first..).unwrap_or_default();
-        let units = units.get(..count).unwrap_or(units);
-        let wanted: Vec<Wanted> = units.iter().map(|(_, unit)| unit.wanted()).collect();
+        let units = self.units.iter().skip(first).take(count);
+        let wanted: Vec<Wanted> = units.clone().map(|(_, unit)| unit.wanted()).collect();
         self.frames.read(&wanted)?;
         let is_of = |(place, (number, unit)): (usize, &(usize, Unit))| {
             let row = self.frames.row(place);
@@ -350,7 +349,7 @@ impl Share {
                 .get(*number)
                 .is_some_and(|cursor| is_of(row.as_ref(), &cursor.part.topic, cursor.part.queue_id, *unit))
         };
-        Ok(units.iter().enumerate().map(is_of).collect())
+        Ok(units.enumerate().map(is_of).collect())
     }
 
     /// Adds the messages of the units `first..end`, which were read last. If this makes the batch full, it is `ready`.
@@ -493,13 +492,12 @@ impl QueueStream {
         };
         let shares: Vec<Share> = (0..options.threads.max(1)).map(|_| share()).collect();
         let ahead = (AHEAD_OF_ALL / parts.len().max(1)).clamp(64, AHEAD);
-        let signed = |offset: u64| i64::try_from(offset).unwrap_or(i64::MAX);
         Ok(Self {
             cursors: parts.into_iter().map(|part| Cursor::new(part, ahead)).collect(),
-            begin: signed(options.begin_phy_offset.max(borders.begin())),
-            end: signed(options.end_phy_offset),
+            begin: i64_of(options.begin_phy_offset.max(borders.begin())),
+            end: i64_of(options.end_phy_offset),
             position: options.begin_phy_offset,
-            log_begin: signed(borders.begin()),
+            log_begin: i64_of(borders.begin()),
             shares,
             borders,
             schema: columns::schema(&options.columns),
@@ -522,7 +520,7 @@ impl QueueStream {
 
     /// Returns the bodies that could not be searched so far.
     pub fn unsearched(&self) -> Vec<Finding> {
-        self.rules.filter.search.as_ref().map(Search::unsearched).unwrap_or_default()
+        self.rules.filter.search.as_ref().map_or_else(Vec::new, Search::unsearched)
     }
 
     /// The reason for an end before the end of the range; `None` without one.
@@ -575,10 +573,10 @@ impl QueueStream {
         let Self { cursors, rules, .. } = self;
         in_threads(self.shares.iter_mut().filter(|share| !share.units.is_empty()), |share| share.read(cursors, rules));
         for share in &mut self.shares {
-            if share.outcome.is_none() {
-                share.read(&self.cursors, &self.rules);
-            }
-            let is_of = share.outcome.take().transpose()?.unwrap_or_default();
+            let is_of = match share.outcome.take() {
+                Some(outcome) => outcome?,
+                None => share.read_units(&self.cursors, &self.rules)?,
+            };
             for ((number, unit), is_of) in share.units.iter().zip(&is_of) {
                 if let Some(cursor) = self.cursors.get_mut(*number).filter(|cursor| cursor.failed.is_none()) {
                     if *is_of {
@@ -600,7 +598,7 @@ impl QueueStream {
         } else if let Some((_, last)) = units.last() {
             self.position = last.end();
         } else {
-            (self.position, self.ended) = (self.position.max(u64::try_from(self.end).unwrap_or(0)), true);
+            (self.position, self.ended) = (self.position.max(self.end.cast_unsigned()), true);
         }
         Ok(())
     }
@@ -621,7 +619,7 @@ impl QueueStream {
             }
             let Some(cursor) = self.cursors.get_mut(number) else { break };
             if let Some(unit) = cursor.pop() {
-                bytes += u64::try_from(unit.size).unwrap_or(0);
+                bytes += u64::from(unit.size.max(0).cast_unsigned());
                 units.push((number, unit));
             }
             heads.extend(cursor.head()?.map(|head| Reverse((head.phy_offset, number))));
@@ -651,7 +649,7 @@ impl QueueStream {
                 cursor.failed = Some(Fault::LeadsElsewhere(unit));
             } else if is_head && cursor.failed.is_none() {
                 cursor.is_checked = true;
-                cursor.checked_end = u64::try_from(unit.phy_offset).unwrap_or(0);
+                cursor.checked_end = unit.phy_offset.max(0).cast_unsigned();
             }
         }
         Ok(())
@@ -697,7 +695,7 @@ pub fn certain_range(log: &CommitLog, queues: &[QueuePart]) -> Result<(u64, u64)
     for QueuePart { queue, .. } in queues {
         let (first, last) = queue.outermost_units()?;
         begin = begin.max(first.filter(|first| first.phy_offset > log_begin).map_or(0, |first| first.phy_offset));
-        end = end.min(last.and_then(|last| u64::try_from(last.end()).ok()).unwrap_or(u64::MAX));
+        end = last.map_or(end, |last| end.min(last.end().max(0).cast_unsigned()));
     }
     Ok((begin.cast_unsigned(), end))
 }
@@ -722,7 +720,7 @@ pub fn dispatched_end(
                 let queue = ConsumeQueue::listed(&place.directory, options.clone());
                 let last = match queue.last_unit() {
                     // The broker deleted the queue after the directory of the topic was listed.
-                    Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => None,
+                    Err(error) if error.is_missing() => None,
                     last => last?,
                 };
                 let Some(last) = last else { continue };

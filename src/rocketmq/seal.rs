@@ -17,7 +17,9 @@ use crate::hash_index::sealed::{
 };
 use crate::hash_index::{Entry, Hits, IndexFile};
 use crate::io::Location;
+use crate::io::i64_of;
 use crate::io::storage::{self, Kind as FileKind};
+use crate::io::u32_of;
 use crate::report::{Kind, Report};
 use crate::time_range::TimeRange;
 
@@ -186,7 +188,7 @@ impl Source for IndexSource {
                 last_offset: Some(header.end_phy_offset),
                 first_timestamp: Some(header.begin_timestamp),
                 last_timestamp: Some(header.end_timestamp),
-                entries: Some(i64::try_from(sample.rows).unwrap_or(i64::MAX)),
+                entries: Some(i64_of(sample.rows)),
                 ..StoreFile::default()
             };
             let facts = Facts {
@@ -207,7 +209,7 @@ impl Source for IndexSource {
     }
 
     fn blocks(&self, part: Range<i64>) -> Result<Blocks> {
-        let position = |number: i64| u32::try_from(number.max(1)).unwrap_or(u32::MAX);
+        let position = |number: i64| u32_of(number.max(1));
         Ok(Box::new(self.rows(Times::OfBoth, position(part.start)..position(part.end))?))
     }
 }
@@ -243,7 +245,7 @@ impl IndexSource {
                 Ok(Row { key_hash: entry.key_hash, part: 0, offset: entry.phy_offset, time })
             };
             let rows = entries.iter().zip(position..).map(row).collect();
-            position += u32::try_from(entries.len()).unwrap_or(u32::MAX);
+            position = position.saturating_add(u32_of(entries.len()));
             Some(rows)
         }))
     }
@@ -358,7 +360,7 @@ impl SealedStore {
     pub fn unchanged_files(&self, index: &Location) -> Result<UnchangedFiles> {
         let mut unchanged = UnchangedFiles { is_all: true, ..UnchangedFiles::default() };
         let listed = match storage::list(index) {
-            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            Err(error) if error.is_missing() => Vec::new(),
             listed => listed?,
         };
         let mut by_name = BTreeMap::new();
@@ -368,23 +370,22 @@ impl SealedStore {
         let full = self.geometry().map_or(0, |(_, entries)| i64::from(entries) - 1);
         for file in self.catalog.files.iter().filter(|file| file.kind == INDEX.0) {
             let Some(entries) = file.entries else { continue };
-            let name = file.path.rsplit('/').next().unwrap_or_default();
+            let name = file.path.rsplit_once('/').map_or(&*file.path, |(_, name)| name);
             let now = by_name.get(name).map(storage::Entry::status).transpose()?.flatten();
             let mut is_valid = now.is_some_and(|now| now.kind == FileKind::File && file.is_same(&now));
             if is_valid && entries < full && file.etag.is_none() {
                 is_valid = has_header(&index.join(name), file, entries)?;
             }
-            let span = (file.first_offset.unwrap_or(0), file.last_offset.unwrap_or(-1));
-            is_valid &= entries == 0 || (0 <= span.0 && span.0 <= span.1 && span.1 < i64::MAX);
+            let span = file.first_offset.zip(file.last_offset);
+            let span = span.filter(|(first, last)| 0 <= *first && first <= last && *last < i64::MAX);
+            is_valid &= entries == 0 || span.is_some();
             if !is_valid {
                 unchanged.is_all &= entries == 0;
                 continue;
             }
             unchanged.names.push(name.to_owned());
             unchanged.entries = unchanged.entries.saturating_add(entries.unsigned_abs());
-            if entries > 0 {
-                unchanged.spans.push(span);
-            }
+            unchanged.spans.extend(span.filter(|_| entries > 0));
         }
         let joints = self.catalog.notes.get(JOINTS).map_or("", String::as_str).split(' ');
         for (place, begin, end) in joints.filter_map(joint) {
@@ -423,7 +424,7 @@ impl SealedStore {
             let is_inside = file.start <= last_message && last_message < end && end <= file.end();
             // Otherwise the log lost its end, or the catalog belongs to another log.
             if listed.first_offset == last_sealed && is_inside {
-                let files: Vec<OffsetFile> = files.get(number..).unwrap_or_default().to_vec();
+                let files: Vec<OffsetFile> = files.iter().skip(number).cloned().collect();
                 if files.iter().all(|file| file.etag.is_some()) {
                     log.know_end(KnownEnd { last_message, end, files });
                 } else {

@@ -35,6 +35,7 @@ use crate::hash_index::format::entry::Entry;
 use crate::hash_index::format::geometry::{ENTRY_LEN, SLOT_LEN};
 use crate::hash_index::read::hits::Chunk;
 use crate::io::ReadAt;
+use crate::io::u32_of;
 
 /// Walks in one round. More walks per round mean less waiting for the first reads.
 pub(super) const WALKS: usize = 4096;
@@ -80,7 +81,7 @@ pub(super) fn fetch(files: &[&IndexFile], chunk: &Chunk, max_num: Option<usize>,
             on_bytes!(&file.bytes, source => source.load());
             continue;
         }
-        for row in 0..u32::try_from(chunk.key_hashes.len()).unwrap_or(u32::MAX) {
+        for row in 0..u32_of(chunk.key_hashes.len()) {
             if let Some((key_hash, left_to_find)) = chunk.wanted(row, max_num) {
                 walks.push(Walk::new(file, key_hash, left_to_find));
                 if walks.len() == WALKS {

@@ -14,6 +14,7 @@ use crate::hash_index::read::hits::{Chunk, Hits};
 use crate::hash_index::read::lanes::{self, Chains};
 use crate::hash_index::read::select::{self, Damage, TimeWindow, Times, View, Walk};
 use crate::io::ReadAt;
+use crate::io::u32_of;
 use crate::time_range::TimeRange;
 
 impl IndexFile {
@@ -255,14 +256,14 @@ impl Search<'_, '_> {
                 let chains: Vec<Chains<'_>> = ways.iter().flatten().copied().collect();
                 if chains.is_empty() {
                     for (file, place) in run.iter().zip(place..) {
-                        let rows = 0..u32::try_from(chunk.key_hashes.len()).unwrap_or(u32::MAX);
+                        let rows = 0..u32_of(chunk.key_hashes.len());
                         let damage = file.walk_rows(rows, place, self.max_num, self.range, chunk)?;
                         self.first = self.first.take().or(damage.map(|damage| (*file, damage)));
                     }
                 } else {
                     lanes::walk(&chains, place, self.files.len() > 1, self.most(), chunk);
                 }
-                place += u32::try_from(run.len()).unwrap_or(u32::MAX);
+                place += u32_of(run.len());
             }
         }
         self.answer_doubtful(chunk)

@@ -10,6 +10,7 @@
 //! S (`hash_slots`) and N (`max_entries`) are not stored in the file. Source: `IndexFile` constants and constructor.
 
 use crate::error::{Error, Result};
+use crate::io::u32_of;
 
 /// Length of the header in bytes.
 pub(crate) const HEADER_LEN: u64 = 40;
@@ -105,7 +106,7 @@ impl Geometry {
     /// Number of entries, including entry 0, that are whole within `len` bytes.
     pub fn entries_within(self, len: u64) -> u32 {
         let entries = len.saturating_sub(self.entry(0)) / ENTRY_LEN;
-        u32::try_from(entries).unwrap_or(u32::MAX).min(self.max_entries)
+        u32_of(entries).min(self.max_entries)
     }
 }
 

@@ -9,6 +9,7 @@ use arrow_schema::{DataType, Field};
 
 use crate::error::{Error, Result};
 use crate::hash_index::key_hash::java_hash::KeySource;
+use crate::io::u32_of;
 use crate::io::usize_of;
 
 /// Commit-log offsets of many rows, one list per row.
@@ -252,7 +253,7 @@ impl Chunk {
 
 /// Turns the number of candidates of each row into the place of its first one. Calls `each` with the end of each row.
 fn starts(counts: &mut [u32], first: usize, mut each: impl FnMut(i32)) -> &mut [u32] {
-    let mut end = u32::try_from(first).unwrap_or(u32::MAX);
+    let mut end = u32_of(first);
     for count in &mut *counts {
         let start = end;
         end += *count;

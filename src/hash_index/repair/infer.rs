@@ -12,6 +12,7 @@ use crate::hash_index::format::geometry::{ENTRY_LEN, Geometry, HEADER_LEN, SLOT_
 use crate::hash_index::format::header::Header;
 use crate::hash_index::write::bulk::CHUNK;
 use crate::io::ReadAt;
+use crate::io::u32_of;
 
 /// Entries checked for each geometry that fits the newest entry.
 const SAMPLES: u32 = 4096;
@@ -97,7 +98,7 @@ fn search<S: ReadAt>(source: &S, count: u32, links: Links) -> io::Result<Fits> {
     if !body.is_multiple_of(SLOT_LEN) {
         return Ok(found);
     }
-    let most = u32::try_from(body.saturating_sub(SLOT_LEN) / ENTRY_LEN).unwrap_or(u32::MAX);
+    let most = u32_of(body.saturating_sub(SLOT_LEN) / ENTRY_LEN);
     for max_entries in count.max(1)..=most {
         let slots = (body - ENTRY_LEN * u64::from(max_entries)) / SLOT_LEN;
         let Some(geometry) = u32::try_from(slots).ok().and_then(|slots| Geometry::new(slots, max_entries).ok()) else {

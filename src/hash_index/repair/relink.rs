@@ -11,6 +11,7 @@ use crate::hash_index::format::geometry::{ENTRY_LEN, Geometry, HEADER_LEN};
 use crate::hash_index::format::header::Header;
 use crate::hash_index::read::select::read_slots;
 use crate::hash_index::write::bulk::CHUNK;
+use crate::io::u32_of;
 use crate::io::usize_of;
 use crate::io::{ReadAt, WriteAt};
 
@@ -325,7 +326,7 @@ impl<S: ReadAt> ReadAt for Overlay<S> {
         if offset < self.geometry.entry(0) {
             return self.head.words(offset);
         }
-        let position = u32::try_from((offset - self.geometry.entry(0)) / ENTRY_LEN).unwrap_or(u32::MAX);
+        let position = u32_of((offset - self.geometry.entry(0)) / ENTRY_LEN);
         if position >= self.count {
             return Ok([0; N]);
         }
@@ -345,7 +346,7 @@ impl<S: ReadAt> ReadAt for Overlay<S> {
         }
         self.base.word_run(offset, words)?;
         let word = |at: u64| usize_of((at - offset) / 4);
-        let first = u32::try_from((offset - self.geometry.entry(0)) / ENTRY_LEN).unwrap_or(u32::MAX);
+        let first = u32_of((offset - self.geometry.entry(0)) / ENTRY_LEN);
         for &(position, link) in self.links.iter().skip(self.links.partition_point(|&(at, _)| at < first)) {
             let Some(to) = words.get_mut(word(self.geometry.entry(position) + PREV_INDEX)) else { break };
             *to = link;

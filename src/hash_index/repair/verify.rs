@@ -8,6 +8,7 @@ use crate::hash_index::format::geometry::{Geometry, HEADER_LEN};
 use crate::hash_index::format::header::at;
 use crate::hash_index::read::select::{self, View};
 use crate::io::ReadAt;
+use crate::io::u32_of;
 use crate::report::{Kind, Report};
 
 /// Compares the header with the entries, each entry's link with the entries before it, and each slot with its newest.
@@ -61,7 +62,7 @@ pub(crate) fn verify<S: ReadAt>(path: &Path, source: &S, geometry: Geometry, fil
 
 fn read_slots<S: ReadAt>(view: &View<'_, S>, file_len: u64) -> io::Result<Vec<i32>> {
     let within = file_len.saturating_sub(HEADER_LEN) / 4;
-    let slots = u32::try_from(within).unwrap_or(u32::MAX).min(view.geometry.hash_slots());
+    let slots = u32_of(within).min(view.geometry.hash_slots());
     let mut heads = vec![0; slots as usize];
     select::read_slots(view.source, view.geometry, &mut heads)?;
     Ok(heads.into_iter().map(u32::cast_signed).collect())

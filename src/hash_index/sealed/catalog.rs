@@ -16,6 +16,7 @@ use super::keys_file::{Group, Layout};
 use super::table::{self, Kind, Table};
 use crate::error::{Error, Result};
 use crate::io::Location;
+use crate::io::i64_of;
 use crate::io::storage::{self, Status};
 
 /// Name of the note that holds the version of the format.
@@ -59,7 +60,7 @@ impl StoreFile {
         Self {
             path: path.to_owned(),
             kind: kind.to_owned(),
-            size: i64::try_from(status.len).unwrap_or(i64::MAX),
+            size: i64_of(status.len),
             modified: status.modified_ns(),
             etag: status.etag().map(str::to_owned),
             ..Self::default()
@@ -83,7 +84,7 @@ impl StoreFile {
     pub fn is_still_at(&self, path: &Location) -> Result<bool> {
         match storage::status(path) {
             Ok(status) => Ok(self.is_same(&status)),
-            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(error) if error.is_missing() => Ok(false),
             Err(error) => Err(error),
         }
     }

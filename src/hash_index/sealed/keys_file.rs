@@ -23,6 +23,8 @@ use super::delta;
 use super::rows::{NO_TIME, Row};
 use super::table::{self, Kind};
 use crate::error::{Error, Result};
+use crate::io::i64_of;
+use crate::io::u32_of;
 
 /// Rows of a row group.
 pub(super) const GROUP_ROWS: usize = 1_024;
@@ -243,12 +245,12 @@ fn put_page((kind, encoding): PageKind, count: usize, values: &[u8], out: &mut V
         out.push(INTEGER);
         delta::put_zigzag(number, out);
     };
-    let len = i64::try_from(values.len()).unwrap_or(i64::MAX);
+    let len = i64_of(values.len());
     for number in [kind, len, len] {
         field(number, out);
     }
     out.push(if kind == DATA_PAGE { DATA_HEADER } else { DICTIONARY_HEADER });
-    field(i64::try_from(count).unwrap_or(i64::MAX), out);
+    field(i64_of(count), out);
     field(encoding, out);
     if kind == DATA_PAGE {
         field(RLE, out);
@@ -306,7 +308,7 @@ impl Writer<'_> {
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Ok(()) };
         let begin = self.bytes.len();
         let mut group = Group { first_key_hash: first.key_hash, begin: begin as u64, ..Group::default() };
-        group.rows = u32::try_from(rows.len()).unwrap_or(u32::MAX);
+        group.rows = u32_of(rows.len());
         let mut columns = Vec::new();
         for (number, (name, size)) in self.layout.columns().iter().zip(&mut group.sizes).enumerate() {
             let at = self.bytes.len();
@@ -341,7 +343,7 @@ impl Writer<'_> {
                 column = column.set_statistics(Statistics::int32(range.0, range.1, None, Some(0), false));
             }
             let len = self.bytes.len() - at;
-            *size = u32::try_from(len).unwrap_or(u32::MAX);
+            *size = u32_of(len);
             columns.push(
                 column
                     .set_num_values(rows.len() as i64)
@@ -379,7 +381,7 @@ fn put_topics<'a>(topics: impl ExactSizeIterator<Item = &'a str> + Clone, out: &
     names.dedup();
     let mut page = Vec::new();
     for name in &names {
-        page.extend_from_slice(&u32::try_from(name.len()).unwrap_or(u32::MAX).to_le_bytes());
+        page.extend_from_slice(&u32_of(name.len()).to_le_bytes());
         page.extend_from_slice(name.as_bytes());
     }
     put_page(DICTIONARY, names.len(), &page, out);

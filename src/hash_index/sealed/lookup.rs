@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::hash_index::read::hits::Hits;
 use crate::io::Location;
 use crate::io::remote::{RemoteEntry, RemoteFile};
+use crate::io::usize_of;
 use crate::io::{Access, FileSource, ProcessMutex, ReadAt};
 
 /// Keys from which on two threads sort and decode.
@@ -66,7 +67,7 @@ fn sorted(hashes: &[i32], range: RangeInclusive<i32>) -> Vec<NumberedHash> {
         return sorted;
     }
     let bits = (hashes.len() / BUCKET).max(2).ilog2().min(14);
-    let bucket = |key: NumberedHash| usize::try_from(key.0 >> (63 - bits)).unwrap_or(0);
+    let bucket = |key: NumberedHash| usize_of(key.0 >> (63 - bits));
     let mut begins = vec![0usize; (1 << bits) + 1];
     keys().for_each(|key| {
         if let Some(count) = begins.get_mut(bucket(key) + 1) {
@@ -180,7 +181,7 @@ impl SealedKeys {
             return Ok(vec![run(0..=i32::MAX)?]);
         }
         // The rows are spread evenly, and so are most keys.
-        let middle = self.firsts.get(self.firsts.len() / 2).copied().unwrap_or(0);
+        let middle = self.firsts.get(self.firsts.len() / 2).map_or(0, |first| *first);
         std::thread::scope(|scope| {
             let other = scope.spawn(|| run(middle..=i32::MAX));
             let found = run(0..=middle.saturating_sub(1))?;
@@ -216,7 +217,7 @@ impl SealedKeys {
             let near = keys.iter().take(8).take_while(|key| is_before(key.hash())).count();
             if near < 8 { near } else { keys.partition_point(|key| is_before(key.hash())) }
         };
-        let first = self.firsts.first().copied().unwrap_or(i32::MAX);
+        let first = self.firsts.first().map_or(i32::MAX, |first| *first);
         let mut from = count(keys, &|hash| hash < first);
         let mut group = 0;
         while let Some((key, rest)) = keys.get(from..).and_then(<[NumberedHash]>::split_first) {
@@ -333,14 +334,18 @@ impl SealedKeys {
         if end > source.len() {
             return Err(Error::corrupt(&path, last.begin, "a row group of the catalog", "the end of the file"));
         }
-        bytes.resize(usize::try_from(end - first.begin).unwrap_or(0), 0);
+        let follow = |group: &Group| {
+            let found = format!("a row group at byte {} of {} bytes", group.begin, group.len());
+            Error::corrupt(&path, first.begin, "row groups of the catalog that follow each other", found)
+        };
+        bytes.resize(usize_of(end.checked_sub(first.begin).ok_or_else(|| follow(last))?), 0);
         source.read_exact_at(bytes, first.begin).map_err(|e| Error::io(&path, e))?;
         self.reads.fetch_add(tasks.len() as u64, Ordering::Relaxed);
         let mut rest = bytes.as_slice();
         for task in tasks {
             let Some((_, group)) = self.group(task.group) else { return Ok(()) };
             let held;
-            (held, rest) = rest.split_at_checked(usize::try_from(group.len()).unwrap_or(0)).unwrap_or_default();
+            (held, rest) = rest.split_at_checked(usize_of(group.len())).ok_or_else(|| follow(group))?;
             let choose = |hashes: &[i32], wanted: &mut Vec<(usize, u32)>| choose(task, hashes, wanted);
             decoder.rows((&path, &self.layout, group), held, needs_times, choose, &mut take)?;
         }

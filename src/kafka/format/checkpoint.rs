@@ -4,7 +4,6 @@
 //! `CheckpointFile#write`, `OffsetCheckpointFile`, `LeaderEpochCheckpointFile`.
 
 use std::collections::HashMap;
-use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -27,7 +26,7 @@ pub type Line = (Option<String>, i64, i64);
 pub fn read(path: &Location, has_topic: bool) -> Result<Vec<Line>> {
     let bytes = match read_file(path, None) {
         Ok(bytes) => bytes,
-        Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.is_missing() => return Ok(Vec::new()),
         Err(Error::Io { source, path }) => {
             let other = source.get_ref().and_then(|cause| cause.downcast_ref::<NotAFile>()).map(|kind| kind.name());
             return Err(other.map_or(Error::Io { source, path: path.clone() }, |found| {

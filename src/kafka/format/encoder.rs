@@ -9,6 +9,7 @@ use zstd::stream::raw::{self, Operation as _};
 
 use super::codec::Codec;
 use super::{deflate, snappy_block};
+use crate::io::u32_of;
 
 /// Blocks of `Lz4BlockOutputStream`, and of the xerial library.
 const LZ4_BLOCK: usize = 64 * 1024;
@@ -100,7 +101,7 @@ fn end_of(out: &mut Vec<u8>) -> raw::OutBuffer<'_, Vec<u8>> {
 
 /// A length in the 32 bits that the streams have for it.
 fn length(bytes: &[u8]) -> u32 {
-    u32::try_from(bytes.len()).unwrap_or(u32::MAX)
+    u32_of(bytes.len())
 }
 
 #[cfg(test)]

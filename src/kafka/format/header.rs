@@ -19,12 +19,14 @@
 //! ```
 
 use super::codec::Codec;
+use crate::io::u32_of;
 use crate::report::{Flaw, Kind};
 
 /// The timestamp of a record or an index that has none.
 pub(crate) const NO_TIMESTAMP: i64 = -1;
 /// Bytes before those that the size field counts.
-pub(crate) const LOG_OVERHEAD: usize = 12;
+pub(crate) const LOG_OVERHEAD: usize = OVERHEAD as usize;
+const OVERHEAD: u32 = 12;
 /// Bytes up to and including the magic: enough to find the next batch.
 pub(crate) const UP_TO_MAGIC: usize = 17;
 /// The smallest value of the size field.
@@ -107,9 +109,19 @@ pub(crate) fn size_field(head: &[u8]) -> i32 {
     i32::from_be_bytes(field(head, 8))
 }
 
+/// The length of a whole batch, from its size field; `None` for a size that no batch has.
+pub(crate) fn batch_size(stated: i32) -> Option<u32> {
+    u32::try_from(stated).ok().filter(|_| stated >= LEAST_SIZE).map(|size| size + OVERHEAD)
+}
+
 /// The format, from the first bytes of a batch.
 pub(crate) fn magic(head: &[u8]) -> i8 {
     i8::from_be_bytes(field(head, 16))
+}
+
+/// The size field of a whole batch. Batches of 2^31 bytes are refused before one is written.
+fn stated_size(batch: &[u8]) -> [u8; 4] {
+    u32_of(batch.len().saturating_sub(LOG_OVERHEAD)).to_be_bytes()
 }
 
 /// Bytes that [`Header::parse`] needs of a batch of this format.
@@ -139,7 +151,7 @@ impl Header {
                 base_offset: offset,
                 last_offset: offset,
                 crc: u32::from_be_bytes(field(head, 12)),
-                attributes: i16::from(head.get(17).copied().unwrap_or(0)),
+                attributes: i16::from(u8::from_be_bytes(field(head, 17))),
                 base_timestamp: timestamp,
                 max_timestamp: timestamp,
                 producer_id: -1,
@@ -170,13 +182,13 @@ impl Header {
     /// Writes the header of a batch of magic 2 over its first bytes, with the checksum of all of its bytes. `bytes` is the whole
     /// batch. Source: `DefaultRecordBatch#writeHeader`.
     pub(crate) fn write(&self, bytes: &mut [u8]) {
-        let size = bytes.len().saturating_sub(LOG_OVERHEAD);
         put(bytes, 0, self.base_offset.to_be_bytes());
-        put(bytes, 8, u32::try_from(size).unwrap_or(u32::MAX).to_be_bytes());
+        let size = stated_size(bytes);
+        put(bytes, 8, size);
         put(bytes, 12, self.leader_epoch.to_be_bytes());
         put(bytes, 16, self.magic.to_be_bytes());
         put(bytes, 21, self.attributes.to_be_bytes());
-        put(bytes, 23, i32::try_from(self.last_offset - self.base_offset).unwrap_or(i32::MAX).to_be_bytes());
+        put(bytes, 23, self.last_offset_delta().to_be_bytes());
         put(bytes, 27, self.base_timestamp.to_be_bytes());
         put(bytes, 35, self.max_timestamp.to_be_bytes());
         put(bytes, 43, self.producer_id.to_be_bytes());
@@ -195,8 +207,8 @@ impl Header {
 
     /// Writes all that the checksum does not cover over the first bytes of a whole batch of magic 2.
     pub(crate) fn write_uncovered(&self, bytes: &mut [u8]) {
-        let size = bytes.len().saturating_sub(LOG_OVERHEAD);
-        put(bytes, 8, u32::try_from(size).unwrap_or(u32::MAX).to_be_bytes());
+        let size = stated_size(bytes);
+        put(bytes, 8, size);
         Self::write_place(bytes, self.base_offset, self.leader_epoch);
         Self::write_magic(bytes, self.magic);
     }
@@ -262,10 +274,15 @@ impl Header {
         i32::try_from(wrapped).unwrap_or(-1)
     }
 
+    /// The last offset, counted from the base offset: a field of 32 bits.
+    #[expect(clippy::cast_possible_truncation, reason = "`last_offset` is the base offset and a number of 32 bits")]
+    pub(crate) fn last_offset_delta(&self) -> i32 {
+        self.last_offset.wrapping_sub(self.base_offset) as i32
+    }
+
     /// Sequence number of the last record.
     pub fn last_sequence(&self) -> i32 {
-        let delta = self.last_offset.wrapping_sub(self.base_offset);
-        self.sequence(i32::try_from(delta).unwrap_or(0))
+        self.sequence(self.last_offset_delta())
     }
 
     /// Checks that the batch is within the limit of its reader.

@@ -9,6 +9,7 @@
 
 use crate::error::{Error, Result};
 use crate::io::Location;
+use crate::io::u32_of;
 use crate::io::usize_of;
 use crate::io::{Access, FileSource, ReadAt};
 use crate::report::{Finding, Flaw, Kind};
@@ -60,7 +61,7 @@ impl ProducerEntry {
 
 /// Returns the content of a snapshot. Source: `ProducerStateManager#writeSnapshot`.
 pub(crate) fn encode(entries: &[ProducerEntry]) -> Vec<u8> {
-    let mut body = (u32::try_from(entries.len()).unwrap_or(u32::MAX)).to_be_bytes().to_vec();
+    let mut body = (u32_of(entries.len())).to_be_bytes().to_vec();
     for entry in entries {
         body.extend(entry.producer_id.to_be_bytes());
         body.extend(entry.producer_epoch.to_be_bytes());

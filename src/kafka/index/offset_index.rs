@@ -10,6 +10,7 @@ use super::slot_search;
 use super::sparse_index::SparseIndex;
 use crate::error::{Error, Result};
 use crate::io::Location;
+use crate::io::u32_of;
 
 /// Bytes of an entry.
 pub(crate) const ENTRY_SIZE: usize = 8;
@@ -23,6 +24,13 @@ pub struct OffsetEntry {
     pub offset: i64,
     /// Byte offset in the log.
     pub position: i32,
+}
+
+impl OffsetEntry {
+    /// The byte of the log from which a walk finds the offset. A negative position, which only damage gives, stands for the start.
+    pub(crate) fn walk_from(self) -> u64 {
+        u64::from(self.position.max(0).cast_unsigned())
+    }
 }
 
 /// An open `.index` file.
@@ -105,7 +113,7 @@ impl SparseIndex for OffsetIndex {
             let relative: Vec<i32> = targets.iter().map(|target| relative_target(base, *target)).collect();
             slot_search::ranks(&self.keys, &relative, &mut ranks);
         } else {
-            ranks.extend(targets.iter().map(|t| u32::try_from(self.rank(*t)).unwrap_or(u32::MAX)));
+            ranks.extend(targets.iter().map(|t| u32_of(self.rank(*t))));
         }
         ranks
     }

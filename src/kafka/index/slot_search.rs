@@ -1,5 +1,6 @@
 //! Search in a sorted table: the broker's search, and a faster one for a column of targets.
 
+use crate::io::u32_of;
 use std::hint::select_unpredictable;
 
 /// Targets that are searched together, so that their memory accesses overlap.
@@ -69,7 +70,7 @@ fn ranks_of<K: Copy + Ord, const N: usize>(keys: &[K], targets: &[K; N]) -> [u32
     let mut size = keys.len();
     while size > 1 {
         let half = size / 2;
-        let step = u32::try_from(half).unwrap_or(u32::MAX);
+        let step = u32_of(half);
         // For all lanes: the key `half` after the lane's position.
         let Some(middles) = keys.get(half..) else { break };
         for (at, target) in base.iter_mut().zip(targets) {

@@ -11,6 +11,7 @@ use super::slot_search;
 use super::sparse_index::SparseIndex;
 use crate::error::{Error, Result};
 use crate::io::Location;
+use crate::io::u32_of;
 use crate::kafka::format::header::NO_TIMESTAMP;
 
 /// Bytes of an entry.
@@ -102,7 +103,7 @@ impl SparseIndex for TimeIndex {
         if self.ascending {
             slot_search::ranks(&self.timestamps, targets, &mut ranks);
         } else {
-            ranks.extend(targets.iter().map(|t| u32::try_from(self.rank(*t)).unwrap_or(u32::MAX)));
+            ranks.extend(targets.iter().map(|t| u32_of(self.rank(*t))));
         }
         ranks
     }

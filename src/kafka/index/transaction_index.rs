@@ -73,7 +73,7 @@ pub fn read(path: &Location) -> Result<(Vec<AbortedTransaction>, u64)> {
 pub fn read_trusted(path: &Location, base_offset: i64) -> Result<Option<Vec<AbortedTransaction>>> {
     let (entries, torn) = match read(path) {
         Ok(read) => read,
-        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => return Ok(Some(Vec::new())),
+        Err(error) if error.is_missing() => return Ok(Some(Vec::new())),
         Err(Error::Corrupt { .. }) => return Ok(None),
         Err(error) => return Err(error),
     };

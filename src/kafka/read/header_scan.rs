@@ -166,7 +166,7 @@ impl Segment {
         let mut wanted = step;
         let mut cuts = Vec::new();
         for entry in (0..index.len()).filter_map(|slot| index.entry(slot)) {
-            let position = u64::try_from(entry.position).unwrap_or(0);
+            let position = entry.walk_from();
             if position >= wanted {
                 // The batch at that position ends at or above the entry's offset, so the next piece begins after that offset.
                 cuts.push((entry.offset.saturating_add(1), position));

@@ -88,7 +88,7 @@ impl Segment {
     ///
     /// Only a walk over all batches before it could show that none of them has a larger one.
     fn confirms_time(&self, entry: TimeEntry) -> Result<bool> {
-        let position = u64::try_from(self.offset_entry(entry.offset)?.position).unwrap_or(0);
+        let position = self.offset_entry(entry.offset)?.walk_from();
         let mut walk = CheckedWalk::checked(self, position)?;
         loop {
             match walk.next() {

@@ -67,7 +67,7 @@ impl Segment {
     }
 
     fn find_batch(&self, offset: i64, starting_position: u64) -> Result<Option<Header>> {
-        let position = u64::try_from(self.offset_entry(offset)?.position).unwrap_or(0).max(starting_position);
+        let position = self.offset_entry(offset)?.walk_from().max(starting_position);
         let mut walk = CheckedWalk::new(self, position, self.verifies())?;
         if self.options().compat.is_some_and(Compat::searches_by_base_offset) {
             return self.find_by_base_offset(walk, offset);
@@ -181,8 +181,8 @@ impl Segment {
         control: bool,
     ) -> Result<Option<TimedOffset>> {
         let entry = self.time_entry(timestamp)?;
-        let position = self.offset_entry(entry.offset.max(starting_offset))?.position;
-        let mut walk = CheckedWalk::new(self, u64::try_from(position).unwrap_or(0), self.verifies())?;
+        let position = self.offset_entry(entry.offset.max(starting_offset))?.walk_from();
+        let mut walk = CheckedWalk::new(self, position, self.verifies())?;
         while let Some(header) = walk.next()? {
             if header.magic < 0 && !self.verifies() {
                 let flaw = Flaw::new(Kind::BatchMagic, "a magic of 0, 1 or 2", header.magic);
@@ -227,7 +227,7 @@ impl Segment {
 
     fn end_of_batches(&self, is_end_at_damage: bool) -> Result<i64> {
         let entry = self.offset_entry_before(self.offset_index()?.len())?;
-        let mut position = u64::try_from(entry.position).unwrap_or(0);
+        let mut position = entry.walk_from();
         if !self.verifies() {
             match self.find_batch(entry.offset, 0)? {
                 Some(batch) => position = batch.position,
@@ -262,8 +262,8 @@ impl Segment {
         if !self.verifies() {
             return Ok(largest);
         }
-        let position = self.offset_entry(largest.offset)?.position;
-        let mut walk = CheckedWalk::unchecked(self, u64::try_from(position).unwrap_or(0))?;
+        let position = self.offset_entry(largest.offset)?.walk_from();
+        let mut walk = CheckedWalk::unchecked(self, position)?;
         while let Some(header) = walk.next()? {
             if header.max_timestamp > largest.timestamp {
                 largest = TimeEntry { timestamp: header.max_timestamp, offset: header.last_offset };

@@ -11,6 +11,7 @@ use arrow_schema::SchemaRef;
 use super::header_column::HeaderColumn;
 use super::record_columns::{Column, schema};
 use crate::arrow::columns::ByteColumn;
+use crate::io::i64_of;
 use crate::kafka::format::header::Header;
 use crate::kafka::format::record::{Span, Wants};
 
@@ -197,7 +198,7 @@ impl RecordBuilder {
             Column::ProducerEpoch => self.ints(|run| Some(i32::from(run.header.producer_epoch))),
             Column::Magic => self.ints(|run| Some(i32::from(run.header.magic))),
             Column::ProducerId => self.longs(|run| run.header.producer_id),
-            Column::BatchPosition => self.longs(|run| i64::try_from(run.header.position).unwrap_or(i64::MAX)),
+            Column::BatchPosition => self.longs(|run| i64_of(run.header.position)),
             Column::IsTransactional => self.flags(|run| run.header.is_transactional()),
             Column::IsControl => self.flags(|run| run.header.is_control()),
         }

@@ -258,7 +258,7 @@ mod tests {
         fs::write(&path, &bytes[..100]).unwrap();
         assert!(says().unwrap_err().contains("found 100 bytes"));
         fs::remove_file(&path).unwrap();
-        assert!(matches!(planned.open_source(), Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound));
+        assert!(matches!(planned.open_source(), Err(error) if error.is_missing()));
     }
 
     #[test]

@@ -103,7 +103,7 @@ impl SegmentRange {
         if offset <= segment.base_offset() {
             return Ok(0);
         }
-        Ok(u64::try_from(segment.offset_entry(offset)?.position).unwrap_or(0))
+        Ok(segment.offset_entry(offset)?.walk_from())
     }
 
     /// True for a batch of an aborted transaction.

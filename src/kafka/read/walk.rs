@@ -3,6 +3,8 @@
 use std::io;
 
 use crate::error::Undecodable;
+use crate::io::u32_of;
+use crate::io::usize_of;
 use crate::io::{ReadAt, Window};
 use crate::kafka::compat::Compat;
 use crate::kafka::format::header::{self, HEADER_SIZE, Header, LEAST_SIZE, LOG_OVERHEAD, UP_TO_MAGIC};
@@ -136,20 +138,16 @@ impl Walk {
             Reads::Headers if self.last_size < STEP_OVER => HEADER_READ_AHEAD,
             Reads::Headers => HEADER_SIZE,
         };
-        let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(HEADER_SIZE);
+        let wanted = usize_of(left).min(HEADER_SIZE);
         let head = self.window.get(source, self.at, wanted, self.end, ahead)?;
         let (stated, magic) = (header::size_field(head), header::magic(head));
-        if stated == 0 && head.iter().all(|byte| *byte == 0) && self.zeros_to_the_end(source)? {
-            return Ok(Err(Tail::Zeros { left }));
-        }
-        let Some(size) = u32::try_from(stated).ok().filter(|_| stated >= LEAST_SIZE) else {
-            return Ok(Err(Tail::Size { stated, magic }));
+        let Some(size) = header::batch_size(stated) else {
+            let is_zeros = head.iter().all(|byte| *byte == 0) && self.zeros_to_the_end(source)?;
+            return Ok(Err(if is_zeros { Tail::Zeros { left } } else { Tail::Size { stated, magic } }));
         };
-        let size = size + u32::try_from(LOG_OVERHEAD).unwrap_or(0);
         if u64::from(size) > left {
             return Ok(Err(Tail::Torn { claimed: u64::from(size), left }));
         }
-        let head = self.window.held(self.at, wanted).unwrap_or_default();
         let Some(header) = Header::parse(head, self.at, size) else {
             return Ok(Err(Tail::Size { stated, magic }));
         };
@@ -167,11 +165,10 @@ impl Walk {
         let mut piece = vec![0; HEADER_READ_AHEAD];
         let mut end = self.end;
         while end > self.at {
-            let len = usize::try_from(end - self.at).unwrap_or(HEADER_READ_AHEAD).min(HEADER_READ_AHEAD);
-            let bytes = piece.get_mut(..len).unwrap_or_default();
-            end -= len as u64;
-            source.read_exact_at(bytes, end)?;
-            if bytes.iter().any(|byte| *byte != 0) {
+            piece.truncate(usize_of(end - self.at));
+            end -= piece.len() as u64;
+            source.read_exact_at(&mut piece, end)?;
+            if piece.iter().any(|byte| *byte != 0) {
                 return Ok(false);
             }
         }
@@ -204,15 +201,13 @@ impl Walk {
     ) -> io::Result<Option<u64>> {
         let mut piece = vec![0; SEARCH_BYTES];
         while at + HEADER_SIZE as u64 <= end {
-            let len = usize::try_from(end - at).unwrap_or(SEARCH_BYTES).min(SEARCH_BYTES);
-            let bytes = piece.get_mut(..len).unwrap_or_default();
-            source.read_exact_at(bytes, at)?;
-            for (number, head) in bytes.windows(HEADER_SIZE).enumerate() {
+            piece.truncate(usize_of(end - at));
+            source.read_exact_at(&mut piece, at)?;
+            for (number, head) in piece.windows(HEADER_SIZE).enumerate() {
                 let position = at + number as u64;
-                let size = u64::try_from(header::size_field(head)).unwrap_or(0) + LOG_OVERHEAD as u64;
+                let size = header::batch_size(header::size_field(head)).map(u64::from);
                 let is_likely = header::magic(head) == 2
-                    && size >= HEADER_SIZE as u64
-                    && position + size <= end
+                    && size.is_some_and(|size| size >= HEADER_SIZE as u64 && position + size <= end)
                     && head.first_chunk().is_some_and(|base| i64::from_be_bytes(*base) >= least);
                 if is_likely {
                     self.restart(position, end);
@@ -223,7 +218,7 @@ impl Walk {
                     }
                 }
             }
-            at += (len - HEADER_SIZE + 1) as u64;
+            at += (piece.len() - HEADER_SIZE + 1) as u64;
         }
         Ok(None)
     }
@@ -236,7 +231,7 @@ impl Walk {
         let mut crc32c = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
         let mut at = header.position + header.crc_from() as u64;
         while at < header.end() {
-            let len = usize::try_from(header.end() - at).unwrap_or(PIECE).min(PIECE);
+            let len = usize_of(header.end() - at).min(PIECE);
             let piece = self.window.get(source, at, len, self.end, len)?;
             if header.is_legacy() {
                 crc32.update(piece);
@@ -245,8 +240,7 @@ impl Walk {
             }
             at += len as u64;
         }
-        let computed =
-            if header.is_legacy() { crc32.finalize() } else { u32::try_from(crc32c.finalize()).unwrap_or(u32::MAX) };
+        let computed = if header.is_legacy() { crc32.finalize() } else { u32_of(crc32c.finalize()) };
         Ok(header.compare_crc(computed))
     }
 }

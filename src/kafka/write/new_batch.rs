@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::error::{Error, Result};
+use crate::io::i64_of;
 use crate::kafka::format::codec::Codec;
 use crate::kafka::format::encoder;
 use crate::kafka::format::header::{HEADER_SIZE, Header, NO_TIMESTAMP};
@@ -192,7 +193,7 @@ fn field_size(field: Option<&[u8]>) -> usize {
 }
 
 fn length(length: usize) -> i64 {
-    i64::try_from(length).unwrap_or(i64::MAX)
+    i64_of(length)
 }
 
 /// The header of a batch without producer, offset and epoch.

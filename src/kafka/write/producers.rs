@@ -259,7 +259,7 @@ impl Producers {
             producer.batches.push_back(KnownBatch {
                 last_sequence: header.last_sequence(),
                 last_offset: header.last_offset,
-                offset_delta: i32::try_from(header.last_offset - header.base_offset).unwrap_or(i32::MAX),
+                offset_delta: header.last_offset_delta(),
                 timestamp: header.max_timestamp,
             });
             producer.last_timestamp = header.max_timestamp;

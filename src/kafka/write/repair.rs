@@ -21,6 +21,7 @@ use super::segment::{SUFFIXES, file_path};
 use super::topic_config::TopicConfig;
 use crate::error::{Error, Result};
 use crate::io::disk::sync_directory;
+use crate::io::usize_of;
 use crate::io::{FileIdentity, ReadAt, signals};
 use crate::kafka::format::batch_cursor::BatchCursor;
 use crate::kafka::format::header::{HEADER_SIZE, Header, LOG_OVERHEAD, size_field};
@@ -371,7 +372,7 @@ fn replace(range: &SegmentRange, runs: &[Run]) -> Result<()> {
     for run in runs {
         let mut at = run.begin;
         while at < run.end || run.begin == run.end {
-            let left = usize::try_from(run.end - at).unwrap_or(usize::MAX);
+            let left = usize_of(run.end - at);
             // A batch whose header changes is written at once.
             bytes.resize(if run.header.is_some() { left } else { left.min(CHUNK) }, 0);
             source.read_exact_at(&mut bytes, at).map_err(|e| Error::io(path, e))?;

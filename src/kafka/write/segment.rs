@@ -10,6 +10,7 @@ use super::refusal::Refusal;
 use super::topic_config::TopicConfig;
 use crate::error::{Error, Result};
 use crate::io::disk::{self, write_all_at};
+use crate::io::i64_of;
 use crate::io::regular_file::open_file;
 use crate::io::{Access, FileSource};
 use crate::kafka::format::header::{Header, UP_TO_MAGIC};
@@ -169,7 +170,7 @@ impl WritableSegment {
         }
         let modified = self.file.metadata().and_then(|file| file.modified()).map_err(|e| self.fail(e))?;
         let since = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
-        Ok(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+        Ok(i64_of(since.as_millis()))
     }
 
     /// True if offsets fit in the indexes. Source: `#canConvertToRelativeOffset`.
@@ -233,7 +234,7 @@ impl WritableSegment {
     /// Returns the first batch that ends at an offset or later; `None` if all end before it. Source: `#translateOffset`.
     pub(super) fn translate(&mut self, offset: i64) -> Result<Option<Header>> {
         self.write()?;
-        let from = u64::try_from(self.offset_index()?.lookup(offset).position).unwrap_or(0);
+        let from = self.offset_index()?.lookup(offset).walk_from();
         let mut found = None;
         let tail = self.walk(from, Reads::Headers, |_, _, header| {
             found = (header.last_offset >= offset).then_some(*header);
@@ -426,9 +427,9 @@ impl WritableSegment {
         self.bytes_since_entry = 0;
         if self.largest()?.timestamp >= 0 {
             let last = self.time_index()?.last_entry();
-            let from = self.offset_index()?.lookup(last.offset).position;
+            let from = self.offset_index()?.lookup(last.offset).walk_from();
             let mut largest = last;
-            self.walk(u64::try_from(from).unwrap_or(0), Reads::Headers, |_, _, header| {
+            self.walk(from, Reads::Headers, |_, _, header| {
                 if header.max_timestamp > largest.timestamp {
                     largest = TimeEntry { timestamp: header.max_timestamp, offset: header.last_offset };
                 }

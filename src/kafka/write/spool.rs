@@ -31,6 +31,7 @@ use super::writer::LogWriter;
 use crate::arrow::input_columns::{Texts, null, wrong};
 use crate::error::{Error, Result};
 use crate::io::fork::Generation;
+use crate::io::usize_of;
 use crate::io::{Access, FileSource, Location, ReadAt as _, signals};
 use crate::kafka::format::batch_cursor::BatchCursor;
 use crate::kafka::format::codec::Codec;
@@ -314,9 +315,9 @@ impl Topic {
         }
         let count = match &self.allowed {
             Allowed::Existing(existing) => {
-                let count = u32::try_from(existing.len()).unwrap_or(0);
-                let is_whole = existing.last().is_some_and(|last| last.cast_unsigned() < count);
-                is_whole.then_some(count).ok_or("not all of its partitions are here")
+                let count = u32::try_from(existing.len()).ok();
+                let count = count.filter(|count| existing.last().is_some_and(|last| last.cast_unsigned() < *count));
+                count.ok_or("not all of its partitions are here")
             }
             Allowed::First(count) => Ok(*count),
             Allowed::Any => Err("it is new: pass the number of its partitions"),
@@ -403,7 +404,7 @@ impl LogWriter {
                 _ => FileSource::open(path, Access::Pread)?,
             };
             bytes.clear();
-            let len = usize::try_from(chunk.len).unwrap_or(usize::MAX);
+            let len = usize_of(chunk.len);
             if chunk.position.checked_add(chunk.len).is_none_or(|end| end > file.len()) {
                 let found = format!("a file of {} bytes", file.len());
                 return Err(Error::corrupt(path, chunk.position, format!("{len} bytes of batches"), found));
@@ -431,7 +432,7 @@ impl PartitionLog {
         now: i64,
         whole: &mut AppendResult,
     ) -> Result<()> {
-        let most = usize::try_from(self.options.config.segment_bytes).unwrap_or(usize::MAX);
+        let most = usize_of(self.options.config.segment_bytes);
         let (first, mut next, mut end) = (self.end, self.end, 0);
         let (mut places, mut groups) = (Vec::new(), Vec::<Range<usize>>::new());
         for batch in GivenBatches::new(bytes, path) {

@@ -13,6 +13,7 @@ use super::validator::{AppendOptions, Origin};
 use crate::error::{Error, Result};
 use crate::io::flush_service::{FlushService, Flushed, Pace, Schedule};
 use crate::io::fork::Generation;
+use crate::io::i64_of;
 use crate::io::store_lock::refuse_other_holder;
 use crate::io::{FirstFailure, GroupCommit, InterruptibleGuard, InterruptibleMutex, PutCounter, disk};
 
@@ -41,7 +42,7 @@ impl Flushed for LogWriter {
 /// Milliseconds since the epoch.
 pub fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    i64_of(since.as_millis())
 }
 
 /// The offsets of a log.

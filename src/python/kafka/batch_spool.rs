@@ -13,6 +13,7 @@ use super::super::messages::given_batches;
 use super::arguments;
 use super::log_writer::{of_record_types, settings, wanted_compat};
 use crate::error::Error;
+use crate::io::usize_of;
 use crate::kafka::key_partition;
 use crate::kafka::write::{BatchSpool, SpoolOptions, TopicConfig, now_ms};
 
@@ -99,7 +100,7 @@ impl PyBatchSpool {
             task: task.cast_unsigned(),
             config: TopicConfig::parse(&settings(config)?, wanted_compat(compat)?)?,
             codec: arguments::codec(codec)?,
-            batch_bytes: usize::try_from(arguments::size(batch_bytes, "batch_bytes")?).unwrap_or(usize::MAX),
+            batch_bytes: usize_of(arguments::size(batch_bytes, "batch_bytes")?),
         };
         let spool = py.detach(|| BatchSpool::create(&path, options))?;
         Ok(Self { path, spool: HandleMutex::new(Some(spool)) })

@@ -22,6 +22,7 @@ use super::super::time::{self, time_column, times_of};
 use super::{arguments, records};
 use crate::error::Error;
 use crate::io::Location;
+use crate::io::usize_of;
 use crate::kafka::write::{
     AppendOptions, AppendResult, COLUMNS, Chunk, LogOptions, LogService, LogWriter, NewRecords, NewTopic, Offsets,
     Origin, RepairOptions, Repaired, Replica, TopicConfig, Transactions, now_ms, repair, with_topics,
@@ -469,7 +470,7 @@ impl PyLogWriter {
         #[pyo3(from_py_with = integer::batch_bytes)] batch_bytes: i64,
     ) -> PyResult<AppendResult> {
         let codec = arguments::codec(codec)?;
-        let batch_bytes = usize::try_from(arguments::size(batch_bytes, "batch_bytes")?).unwrap_or(usize::MAX);
+        let batch_bytes = usize_of(arguments::size(batch_bytes, "batch_bytes")?);
         let given = given_batches(records, "records", column)?;
         let given = given.iter().map(of_record_types).collect::<PyResult<Vec<_>>>()?;
         let records = NewRecords { records: &given, codec, level, batch_bytes };

@@ -16,6 +16,7 @@ use super::producer_state::PyProducerState;
 use super::reader::PySegmentReader;
 use super::recovered::PyRecoveredSegment;
 use crate::io::Location;
+use crate::io::i64_of;
 use crate::kafka::{
     BatchScan, Check, Fetched, LogContext, OnError, ProducerState, Recovered, Segment, SegmentOptions, SegmentRange,
     SegmentReader, TimedOffset, batch_columns,
@@ -114,7 +115,7 @@ impl PyLogSegment {
             check: options.check,
             access: access.to_owned(),
             compat: compat.map(str::to_owned),
-            max_batch_bytes: i64::try_from(options.max_batch_bytes).unwrap_or(i64::MAX),
+            max_batch_bytes: i64_of(options.max_batch_bytes),
         }
     }
 

@@ -18,6 +18,7 @@ use super::arguments;
 use crate::error::{Error, Result};
 use crate::io::Location;
 use crate::io::fork::Generation;
+use crate::io::usize_of;
 use crate::kafka::{
     Check, IndexOptions, OffsetEntry, OffsetIndex, Segment, SegmentOptions, SparseIndex, TimeEntry, TimeIndex,
     VerifiableIndex, verify_index,
@@ -66,7 +67,7 @@ impl<I: PyIndex> Open<I> {
 
     fn lookup_batch(&self, targets: &[i64]) -> Result<Vec<I::Entry>> {
         let ranks = self.index.ranks(targets);
-        ranks.into_iter().map(|rank| self.entry_before(usize::try_from(rank).unwrap_or(usize::MAX))).collect()
+        ranks.into_iter().map(|rank| self.entry_before(usize_of(rank))).collect()
     }
 }
 

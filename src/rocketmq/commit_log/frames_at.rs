@@ -82,17 +82,17 @@ impl FramesAt {
         self.filled = 0;
         self.held.clear();
         let mut rest = wanted;
-        while let Some(first) = rest.first() {
+        while let Some((first, others)) = rest.split_first() {
             let Some((number, source)) = self.source(first.phy_offset)? else {
                 self.held.push(None);
-                rest = rest.get(1..).unwrap_or_default();
+                rest = others;
                 continue;
             };
             let Some(file) = self.files.get(number).cloned() else { break };
             let (run, count) = together(&file, &source, rest)?;
             if count == 0 {
                 self.held.push(None);
-                rest = rest.get(1..).unwrap_or_default();
+                rest = others;
                 continue;
             }
             let (before, len) = (self.filled, usize_of(run.end - run.start));
@@ -100,7 +100,7 @@ impl FramesAt {
             if self.bytes.len() < self.filled {
                 self.bytes.resize(self.filled, 0);
             }
-            let to = self.bytes.get_mut(before..self.filled).unwrap_or_default();
+            let to = self.bytes.split_at_mut(before).1.split_at_mut(len).0;
             source.read_exact_at(to, run.start).map_err(|e| Error::io(&file.path, e))?;
             let (read, after) = rest.split_at(count);
             for wanted in read {
@@ -119,7 +119,7 @@ impl FramesAt {
     pub(crate) fn row(&self, number: usize) -> Option<Row<'_>> {
         let held = self.held.get(number).copied().flatten()?;
         let file = self.files.get(held.file)?;
-        let frame = Frame::new(self.bytes.get(held.at..).unwrap_or_default(), held.layout);
+        let frame = Frame::new(self.bytes.get(held.at..)?, held.layout);
         let file_offset = held.phy_offset.saturating_sub(file.start);
         let place = Place { phy_offset: held.phy_offset, path: &file.path, file_offset };
         Some(Row { frame, place, suspect: Suspect::default() })
@@ -128,7 +128,9 @@ impl FramesAt {
         let (Some(file), Wanted { phy_offset, size }) = (self.files.get(number), wanted) else {
             return Ok(None);
         };
-        let bytes = self.bytes.get(at..).and_then(|bytes| bytes.get(..size as usize)).unwrap_or_default();
+        let Some(bytes) = self.bytes.get(at..).and_then(|bytes| bytes.get(..size as usize)) else {
+            return Ok(None);
+        };
         let available = file.end().saturating_sub(phy_offset);
         let Ok(Found::Message(layout)) = frame::check(bytes, available, self.log.options().versions) else {
             return Ok(None);
@@ -245,11 +247,10 @@ impl OffsetReader {
     /// # Errors
     /// An I/O error, with the path.
     pub(crate) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
-        let left = self.phy_offsets.get(self.read..).unwrap_or_default();
-        if left.is_empty() {
+        if self.read >= self.phy_offsets.len() {
             return Ok(None);
         }
-        let left = left.iter().copied().take(BATCH);
+        let left = self.phy_offsets.iter().skip(self.read).take(BATCH).copied();
         let filter = self.filter.as_ref().map(|filter| (filter, &mut self.missing));
         let (read, _) = add_messages(&self.log, left, &mut self.builder, filter)?;
         self.read += read;

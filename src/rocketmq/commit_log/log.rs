@@ -564,7 +564,7 @@ impl CommitLog {
     pub(super) fn open_file(&self, file: &OffsetFile) -> Result<Option<Arc<FileSource>>> {
         match self.open.get(file, self.options.access) {
             Ok(source) => Ok(Some(source)),
-            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound && self.pinned.is_none() => Ok(None),
+            Err(error) if error.is_missing() && self.pinned.is_none() => Ok(None),
             Err(error) => Err(error),
         }
     }

@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::io::Write as _;
 
 use super::json_header::{Fields, JsonHeader};
+use crate::io::u32_of;
 
 /// The most bytes of a frame with its length field (`com.rocketmq.remoting.frameMaxLength`).
 pub const MAX_FRAME: usize = 16_777_216;
@@ -183,7 +184,7 @@ impl Header<'_> {
         let header_len = head.len() - 2 * LENGTH;
         let lengths = [head.len() - LENGTH + body_len, header_len];
         for (to, length) in head.chunks_exact_mut(LENGTH).zip(lengths) {
-            to.copy_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
+            to.copy_from_slice(&u32_of(length).to_be_bytes());
         }
         head
     }

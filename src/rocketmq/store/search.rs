@@ -12,6 +12,7 @@ use super::ranges::{Range, union, within};
 use super::unindexed::{Progress, no_progress};
 use crate::error::Result;
 use crate::hash_index::{self, Hits, IndexFile, KeyColumn, Keys, Topics, key_hash};
+use crate::io::i64_of;
 use crate::report::Finding;
 use crate::rocketmq::candidates::{self, Checks, Counts, KeyQuery, VerifiedMessages};
 use crate::rocketmq::commit_log::CommitLog;
@@ -321,7 +322,7 @@ impl FoundBatches {
             if topic.is_some() && key.is_some() { KeyQuery { topic, key, candidates } } else { KeyQuery::default() }
         };
         let wanted = rows.clone().zip(found.offsets).map(key_query).collect();
-        let checks = Checks { first_row: Some(i64::try_from(rows.start).unwrap_or(i64::MAX)), ..self.checks.clone() };
+        let checks = Checks { first_row: Some(i64_of(rows.start)), ..self.checks.clone() };
         self.step = VerifiedMessages::new(Arc::clone(&self.log), wanted, checks)?;
         self.next = rows.end;
         Ok(())

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::plan::{Plan, Way};
 use super::queues::Queues;
 use crate::error::Result;
+use crate::io::usize_of;
 use crate::io::{Location, storage};
 use crate::rocketmq::commit_log::{CommitLog, PlannedLog};
 use crate::rocketmq::consume_queue::ConsumeQueue;
@@ -58,7 +59,7 @@ fn cut_log(
     for part in &parts {
         let planned = Arc::new(log.plan(Some(&[part.begin]))?);
         let mut at = part.begin;
-        for mark in cuts.by_ref().take(usize::try_from(part.pieces - 1).unwrap_or(0)).flatten() {
+        for mark in cuts.by_ref().take(usize_of(part.pieces - 1)).flatten() {
             if at < mark && mark < part.end {
                 found.push(((at, mark), Arc::clone(&planned)));
                 at = mark;
@@ -96,9 +97,14 @@ fn parts_of(files: &[OffsetFile], (begin, end): Range, piece_bytes: u64) -> impl
 impl FilePart {
     /// The offsets at which pieces of the same size would begin, without the first.
     fn inner_offsets(&self) -> impl Iterator<Item = u64> {
-        let (begin, size, pieces) = (self.begin, u128::from(self.end - self.begin), u128::from(self.pieces));
-        (1..pieces).map(move |number| begin + u64::try_from(size * number / pieces).unwrap_or(u64::MAX))
+        let Self { begin, end, pieces } = *self;
+        (1..pieces).map(move |number| begin + share(end - begin, number, pieces))
     }
+}
+
+/// Returns the part of a whole that `number` of `pieces` have, rounded down. `number` is not above `pieces`.
+fn share(whole: u64, number: u64, pieces: u64) -> u64 {
+    u64::try_from(u128::from(whole) * u128::from(number) / u128::from(pieces.max(1))).unwrap_or(whole)
 }
 
 /// The part of a plan that one task reads.
@@ -219,18 +225,13 @@ fn cut_part(
 ) -> Result<Vec<TaskPiece>> {
     let (bytes, count) = (part.bytes()?, part.end.abs_diff(part.begin));
     let whole = Units { units: (part.begin, part.end), range };
-    let pieces = i64::try_from(bytes.div_ceil(piece_bytes)).unwrap_or(i64::MAX);
-    let cut = cut_queue(log, &part.queue, (&part.topic, part.queue_id), whole, pieces)?;
-    let of_units = |units: (i64, i64)| {
-        let share = u128::from(bytes) * u128::from(units.1.abs_diff(units.0)) / u128::from(count.max(1));
-        u64::try_from(share).unwrap_or(u64::MAX)
-    };
+    let cut = cut_queue(log, &part.queue, (&part.topic, part.queue_id), whole, bytes.div_ceil(piece_bytes))?;
     let piece = |units: Units| {
         TaskPiece::Queue(QueuePiece {
             topic: part.topic.clone(),
             queue_id: part.queue_id,
             directory: part.queue.path().clone(),
-            bytes: of_units(units.units),
+            bytes: share(bytes, units.units.1.abs_diff(units.units.0), count),
             missing: missing.to_vec(),
             units,
         })
@@ -253,16 +254,15 @@ fn cut_queue(
     queue: &ConsumeQueue,
     (topic, queue_id): (&str, i64),
     whole: Units,
-    pieces: i64,
+    pieces: u64,
 ) -> Result<Vec<Units>> {
     let (mut left, mut found) = (whole, Vec::new());
     for number in 1..pieces {
-        let of_units = i128::from(whole.units.1 - whole.units.0) * i128::from(number) / i128::from(pieces);
-        let unit = whole.units.0 + i64::try_from(of_units).unwrap_or(i64::MAX);
+        let unit = whole.units.0 + share(whole.units.1.abs_diff(whole.units.0), number, pieces).cast_signed();
         let mut found_there = None;
         queue.units(unit, unit + 1, |unit| found_there = Some(unit.unit.phy_offset))?;
         let Some(phy_offset) = found_there else { continue };
-        let offset = u64::try_from(phy_offset).unwrap_or(0);
+        let Ok(offset) = u64::try_from(phy_offset) else { continue };
         let rises = unit > left.units.0 && left.range.0 < offset && offset < whole.range.1;
         // The unit must lead to its message, or no piece would read the messages around the cut.
         if rises && queue_stream::is_message_of(log, phy_offset, topic, queue_id, unit)? {

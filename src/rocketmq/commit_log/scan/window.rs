@@ -4,6 +4,7 @@
 //! than the window, the length fields are read and checked before the buffer grows. So a corrupt size cannot make it
 //! larger than valid frames need.
 
+use crate::io::u32_of;
 use crate::io::{self, Holes, ReadAt};
 use crate::rocketmq::commit_log::frame::{
     self, Found, Frame, FrameBytes, Layout, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, Needs, Refusal, Versions,
@@ -85,7 +86,7 @@ impl Window {
         loop {
             match frame::check_with(self.held(at), available, versions, self.crc) {
                 Err(Needs(bytes)) => {
-                    let total = u32::try_from(bytes).unwrap_or(u32::MAX);
+                    let total = u32_of(bytes);
                     if bytes > self.size && !lengths_add_up(file, at, total)? {
                         return Ok(Found::Refused(Refusal::Size { stated: total.cast_signed() }));
                     }

@@ -7,7 +7,7 @@
 
 use std::path::PathBuf;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::rocketmq::checkpoint::StoreCheckpoint;
 use crate::rocketmq::commit_log::recovery::CHECKPOINT_SLACK_MS;
 
@@ -29,7 +29,7 @@ impl CheckpointGuard {
     pub(super) fn of(path: PathBuf) -> Result<Self> {
         let logics = match StoreCheckpoint::open(&path) {
             Ok(checkpoint) => checkpoint.timestamps.logics_msg_timestamp,
-            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => 0,
+            Err(error) if error.is_missing() => 0,
             Err(error) => return Err(error),
         };
         Ok(Self { path: Some(path), logics, earliest: None })

@@ -2,6 +2,7 @@
 
 use super::new_message::NewMessage;
 use crate::error::{Error, Result};
+use crate::io::u32_of;
 use crate::rocketmq::commit_log::frame::{BLANK_LEN, MAGIC_BLANK};
 
 /// A larger buffer is not reused.
@@ -99,7 +100,7 @@ impl Frames {
 
     /// Ends the file with a BLANK frame over the rest of it, which is zero.
     fn fill(&mut self, left: u64) {
-        self.bytes.extend_from_slice(&u32::try_from(left).unwrap_or(u32::MAX).to_be_bytes());
+        self.bytes.extend_from_slice(&u32_of(left).to_be_bytes());
         self.bytes.extend_from_slice(&MAGIC_BLANK.to_be_bytes());
         self.end += left;
         self.pieces.push((self.end, self.bytes.len()));

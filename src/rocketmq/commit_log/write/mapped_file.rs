@@ -20,6 +20,7 @@ use super::transient_store_pool::{BorrowedBuffer, TransientStorePool, lock};
 use crate::error::{Error, Result};
 use crate::io::disk::{self, Parent};
 use crate::io::regular_file::open_file;
+use crate::io::usize_of;
 use crate::io::{FileMap, ReadAt as _, WriteAt as _};
 use crate::rocketmq::file_name;
 use crate::rocketmq::offset_files::{self, Space};
@@ -102,7 +103,7 @@ impl MappedFile {
             AppendMode::Write | AppendMode::Mapped => None,
         };
         let (file, created) = match open_file(&path, true) {
-            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            Err(error) if error.is_missing() => {
                 fs::create_dir_all(&options.directory).map_err(|e| Error::io(&options.directory, e))?;
                 let parent = Parent::open(&path)?;
                 let file = offset_files::create(&path, options.file_size, Space::Reserved)?;
@@ -257,7 +258,7 @@ impl MappedFile {
         let mut at = positions.start;
         while at < positions.end {
             let len = (positions.end - at).min(COMMIT_BYTES);
-            bytes.resize(usize::try_from(len).unwrap_or(usize::MAX), 0);
+            bytes.resize(usize_of(len), 0);
             let copied = memory.read_exact_at(&mut bytes, at);
             let committed = copied.and_then(|()| disk::write_all_at(&self.file, &bytes, at));
             committed.map_err(|e| Error::write_failed(&self.path, e))?;

@@ -9,6 +9,7 @@ use super::options::{PutOptions, WriterOptions};
 use super::put_result::PutResult;
 use super::queue_table::QueueTable;
 use crate::error::{Error, Result};
+use crate::io::i64_of;
 use crate::rocketmq::commit_log::Bodies;
 use crate::rocketmq::commit_log::frame::{COMPRESSED, COMPRESSION_TYPE, INNER_BATCH, is_in_queue};
 use crate::rocketmq::names::{
@@ -40,7 +41,7 @@ impl<'s, 'a> PendingBatch<'s, 'a> {
         text: &'s mut String,
     ) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let now = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
+        let now = i64_of(since.as_millis());
         Self { writer, put, now, frames, table, properties: NewProperties::default(), text, store_timestamps: None }
     }
 

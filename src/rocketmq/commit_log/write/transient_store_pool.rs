@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::error::{Error, Result};
 use crate::io::FileMap;
 use crate::io::fork::Generation;
+use crate::io::usize_of;
 
 /// Upstream `transientStorePoolSize`.
 const POOL_SIZE: usize = 5;
@@ -48,7 +49,7 @@ impl TransientStorePool {
         let memory = match buffers.available.pop() {
             None if buffers.allocated < POOL_SIZE => {
                 // A file is shorter than 2 GiB.
-                let memory = FileMap::anonymous(usize::try_from(self.file_size).unwrap_or(usize::MAX));
+                let memory = FileMap::anonymous(usize_of(self.file_size));
                 let memory = memory.map_err(|e| Error::io(path, e))?;
                 memory.prefer_large_pages();
                 if self.lock_memory {

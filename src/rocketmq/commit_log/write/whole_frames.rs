@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use crate::error::{Error, Result};
+use crate::io::usize_of;
 use crate::rocketmq::commit_log::frame::{Found, Frame, Needs, Refusal, Versions, check_with, stated_size};
 use crate::rocketmq::file_name;
 
@@ -72,7 +73,7 @@ pub(super) fn whole_frames(directory: &Path, bytes: &[u8], begin: u64, file_size
             Ok(len) if len <= rest.len() => frames.len += len,
             // The rest of the file after the fields of a BLANK frame is not here yet.
             _ => {
-                frames.needed = usize::try_from(len).unwrap_or(usize::MAX);
+                frames.needed = usize_of(len);
                 break;
             }
         }

@@ -16,6 +16,7 @@ use crate::arrow::input_columns::{Int32s, Texts, integers, null};
 use crate::error::Result;
 use crate::hash_index::carry_utf8;
 use crate::io::Location;
+use crate::io::i64_of;
 use crate::io::storage;
 use crate::io::usize_of;
 use crate::report::{self, Report};
@@ -104,7 +105,7 @@ impl Followed {
 
     fn unit(&mut self, queue_offset: i64, ahead: usize) -> Result<Option<Unit>> {
         if !(self.begin..self.end).contains(&queue_offset) {
-            let end = queue_offset.saturating_add(i64::try_from(ahead).unwrap_or(i64::MAX));
+            let end = queue_offset.saturating_add(i64_of(ahead));
             self.read(&self.open()?, queue_offset, end)?;
         }
         // Usually the unit is at this place, unless units are missing or hold several messages.
@@ -380,7 +381,7 @@ impl CrossCheck {
             }
         }
         let mut count = |name, number: i64| self.report.count(name, number.unsigned_abs());
-        count("queues", i64::try_from(self.queues.len()).unwrap_or(i64::MAX));
+        count("queues", i64_of(self.queues.len()));
         count("units_followed", units);
         if self.undispatched > 0 {
             count("messages_not_dispatched", self.undispatched);
@@ -415,7 +416,7 @@ impl CrossCheck {
             (queue.begin, queue.end) = (0, 0);
             // A batch unit may begin in the previous step.
             units.retain(|unit| unit.base_offset >= at || at == begin);
-            count += i64::try_from(units.len()).unwrap_or(i64::MAX);
+            count += i64_of(units.len());
             // Messages before the log were deleted with it.
             units.retain(|unit| unit.unit.phy_offset >= log_begin);
             self.check_messages(queue, &units, log_end)?;

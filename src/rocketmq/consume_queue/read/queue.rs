@@ -324,7 +324,7 @@ impl ConsumeQueue {
         let (first, last) = (within.start.max(min), within.end.min(max));
         let at = self.unit_from(&files, position)?.cast_signed();
         let (begin, end) = if backwards { (first, at.min(last)) } else { (at.max(first), last) };
-        let length = u64::try_from(end.saturating_sub(begin)).unwrap_or(0);
+        let length = end.saturating_sub(begin).max(0).cast_unsigned();
         let part = length.min(most).cast_signed();
         let (begin, end) = if backwards { (end - part, end) } else { (begin, begin + part) };
         if part > 0 {
@@ -411,10 +411,9 @@ impl ConsumeQueue {
         let mut buffer = vec![0u8; units * self.kind.unit_len()];
         let mut at = begin;
         while at < end {
-            let want = usize_of((end - at) * len).min(buffer.len());
-            let bytes = buffer.get_mut(..want).unwrap_or_default();
-            source.read_exact_at(bytes, at * len - file.start).map_err(|e| Error::io(&file.path, e))?;
-            for unit in bytes.chunks_exact(self.kind.unit_len()) {
+            buffer.truncate(usize_of((end - at) * len));
+            source.read_exact_at(&mut buffer, at * len - file.start).map_err(|e| Error::io(&file.path, e))?;
+            for unit in buffer.chunks_exact(self.kind.unit_len()) {
                 if !take(Numbered { number: at, unit: self.parse(unit, at) }) {
                     return Ok(());
                 }
@@ -434,7 +433,8 @@ impl ConsumeQueue {
     ) -> Result<Option<BatchUnit>> {
         let is_wanted = |unit: BatchUnit| self.options.compat.is_some() || (unit.is_valid() && unit.unit.is_message());
         if self.kind == Kind::Plain {
-            let found = self.unit_in(files, u64::try_from(offset).unwrap_or(u64::MAX), open)?;
+            let Ok(number) = u64::try_from(offset) else { return Ok(None) };
+            let found = self.unit_in(files, number, open)?;
             return Ok(found.map(|found| found.unit).filter(|unit| is_wanted(*unit)));
         }
         let mut found = None;
@@ -469,7 +469,7 @@ impl ConsumeQueue {
         }
         let source = self.opened(file, open)?;
         let mut bytes = [0u8; BATCH_UNIT_LEN];
-        let bytes = bytes.get_mut(..self.kind.unit_len()).unwrap_or_default();
+        let (bytes, _) = bytes.split_at_mut(self.kind.unit_len());
         source.read_exact_at(bytes, at - file.start).map_err(|e| Error::io(&file.path, e))?;
         Ok(Some(Numbered { number, unit: self.parse(bytes, number) }))
     }
@@ -504,7 +504,7 @@ impl ConsumeQueue {
         };
         let wanted = |unit: BatchUnit| self.options.compat.is_some() || (unit.is_valid() && unit.unit.is_message());
         let (first, last) = match self.kind {
-            Kind::Plain => (u64::try_from(begin).unwrap_or(0), u64::try_from(end).unwrap_or(0)),
+            Kind::Plain => (begin.max(0).cast_unsigned(), end.max(0).cast_unsigned()),
             Kind::Batch => (0, units),
         };
         for file in &files {
@@ -667,7 +667,7 @@ fn first_unit(
 
 fn of_messages(queue: &ConsumeQueue, files: &[OffsetFile], open: &mut LastOpen) -> Result<Bounds> {
     let units = written_end(queue, files, open)?;
-    let log_begin = log_begin(queue)?.unwrap_or(0);
+    let log_begin = log_begin(queue)?;
     let max = max_offset(queue, files, units)?;
     let begin = first_unit(queue, files, units, open, |unit| {
         unit.is_valid() && unit.unit.is_message() && unit.unit.phy_offset >= log_begin
@@ -685,7 +685,7 @@ pub fn start_of_last(queues: &[Arc<ConsumeQueue>], num: i64) -> Result<Option<u6
         queue.last_phy_offsets(num, &mut found)?;
     }
     found.sort_unstable_by(|one, other| other.cmp(one));
-    let first = usize::try_from(num).unwrap_or(usize::MAX).min(found.len()).checked_sub(1);
+    let first = usize_of(num.max(0).cast_unsigned()).min(found.len()).checked_sub(1);
     Ok(first.and_then(|first| found.get(first).copied()))
 }
 
@@ -698,8 +698,9 @@ fn max_offset(queue: &ConsumeQueue, files: &[OffsetFile], end: u64) -> Result<i6
     Ok(last.map_or(0, |last| last.unit.end_offset()))
 }
 
-fn log_begin(queue: &ConsumeQueue) -> Result<Option<i64>> {
-    queue.options.commit_log.as_ref().map(|log| Ok(log.min_offset()?.cast_signed())).transpose()
+/// Returns the first offset of the log; 0 without a log.
+fn log_begin(queue: &ConsumeQueue) -> Result<i64> {
+    queue.options.commit_log.as_ref().map_or(Ok(0), |log| Ok(log.min_offset()?.cast_signed()))
 }
 
 /// COMPAT(rocketmq `ConsumeQueue#recover`, `#truncateDirtyLogicFiles`, `#correctMinOffset`).
@@ -715,7 +716,7 @@ fn of_broker(queue: &ConsumeQueue, files: &[OffsetFile], compat: Release, open: 
         units = truncated_end(queue, &mut left, log_end)?;
     }
     let max = max_offset(queue, &left, units)?;
-    let log_begin = log_begin(queue)?.unwrap_or(0);
+    let log_begin = log_begin(queue)?;
     if compat != Release::V4_9_3 {
         let last = units.checked_sub(1).map(|last| queue.unit(&left, last)).transpose()?.flatten();
         if last.is_none_or(|last| last.unit.unit.phy_offset < log_begin) {
@@ -723,15 +724,15 @@ fn of_broker(queue: &ConsumeQueue, files: &[OffsetFile], compat: Release, open: 
         }
     }
     // The broker checks only the first file.
-    let first_file = left.get(..1).unwrap_or_default();
-    let first = first_unit(queue, first_file, units, open, |unit| unit.unit.phy_offset >= log_begin)?;
+    left.truncate(1);
+    let first = first_unit(queue, &left, units, open, |unit| unit.unit.phy_offset >= log_begin)?;
     Ok(Bounds { min: first.map_or(0, |first| first.unit.base_offset), max, units })
 }
 
 /// Returns the unit at which the walk over the last three files ends.
 fn recovered_end(queue: &ConsumeQueue, files: &[OffsetFile]) -> Result<u64> {
     let mut end = files.first().map_or(0, |file| file.start / queue.unit_bytes());
-    for file in files.get(files.len().saturating_sub(3)..).unwrap_or_default() {
+    for file in files.iter().skip(files.len().saturating_sub(3)) {
         end = file.start / queue.unit_bytes();
         let mut stopped = false;
         queue.read_file(file, 0, u64::MAX, |Numbered { number, unit }| {

@@ -10,6 +10,7 @@ use std::time::UNIX_EPOCH;
 use super::batch_time_lookup;
 use super::queue::{Boundary, Bounds, ConsumeQueue, Kind, bounds_of};
 use crate::error::{Error, Result};
+use crate::io::i64_of;
 use crate::io::storage;
 use crate::rocketmq::commit_log::StoreTimes;
 use crate::rocketmq::offset_files::OffsetFile;
@@ -164,7 +165,7 @@ fn last_up_to(times: &Times<'_>, low: u64, high: u64, time: i64) -> Result<Optio
 fn changed_ms(file: &OffsetFile) -> Result<i64> {
     let Some(changed) = storage::status(&file.path)?.modified else { return Ok(0) };
     Ok(match changed.duration_since(UNIX_EPOCH) {
-        Ok(after) => i64::try_from(after.as_millis()).unwrap_or(i64::MAX),
+        Ok(after) => i64_of(after.as_millis()),
         Err(before) => i64::try_from(before.duration().as_millis()).map_or(i64::MIN, |ms| -ms),
     })
 }

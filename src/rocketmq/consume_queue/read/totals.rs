@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::io::ErrorKind;
 use std::sync::Arc;
 
 use super::queue::{ConsumeQueue, Kind, Options, bounds_in};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::io::Location;
 use crate::rocketmq::consume_queue::directories::{each_topic, queues_of};
 use crate::rocketmq::offset_files::{self, Gap, Listing};
@@ -84,7 +83,7 @@ impl Totals {
             for place in places {
                 let files = match offset_files::list_if_any(&place.directory) {
                     // The broker deleted it after the parent directory was listed.
-                    Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => None,
+                    Err(error) if error.is_missing() => None,
                     listed => listed?,
                 };
                 let Some(files) = files else { continue };
