@@ -26,8 +26,7 @@ use crate::hash_index::sealed::{
     self, Blocks, Catalog, Draft, Facts, Layout, Row, Rows, Sample, SealedKeys, Sealing, Source, StoreFile, Take, place,
 };
 use crate::hash_index::{KeyColumn, Keys, Topics, key_hash};
-use crate::io::i64_of;
-use crate::io::{Location, ProcessMutex};
+use crate::io::{Location, ProcessMutex, i64_of};
 use crate::report::{Finding, Report, thousands};
 use crate::time_range::TimeRange;
 

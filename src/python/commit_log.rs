@@ -9,20 +9,20 @@ use pyo3::prelude::*;
 
 use super::batch_stream::{BatchStream, Batches, batch_reader};
 use super::checkpoint::PyStoreCheckpoint;
-use super::convert::{self, ArrowBatch, ArrowSchema};
+use super::convert::{self, ArrowBatch, ArrowSchema, log_offset};
 use super::handle::Closable;
 use super::messages::PyMessageFilter;
 use super::{integer, location, time};
 use crate::error::Result;
 use crate::io::remote::Objects;
-use crate::io::{FileSource, Location, storage};
+use crate::io::{FileSource, Location};
 use crate::report::{Finding, Report};
 use crate::rocketmq::commit_log::columns::{self, Column};
 use crate::rocketmq::commit_log::frame::Versions;
 use crate::rocketmq::commit_log::{AtDamage, Bodies, CommitLog, Message, MessageReader, Options, ScanOptions, Start};
 use crate::rocketmq::offset_files::{self, Gap};
 use crate::rocketmq::release::Release;
-use crate::rocketmq::{candidates, file_name, store};
+use crate::rocketmq::{candidates, file_name};
 use crate::time_range::TimeRange;
 
 register! { class PyCommitLog, PyMessageReader; fn commit_log_directories, judge_candidates, message_schema, _open_commit_log }
@@ -42,11 +42,6 @@ pub(super) fn bodies(word: &str) -> PyResult<Bodies> {
         "stored" => Ok(Bodies::Stored),
         _ => Err(PyValueError::new_err(format!("body is \"decoded\" or \"stored\", not {word:?}"))),
     }
-}
-
-/// Converts an offset of the log; a negative value becomes 0.
-pub(super) fn log_offset(offset: Option<i64>, otherwise: u64) -> u64 {
-    offset.map_or(otherwise, |offset| u64::try_from(offset).unwrap_or(0))
 }
 
 /// Converts an offset of the log; `None` for an integer out of range.
@@ -309,26 +304,6 @@ impl PyCommitLog {
         self.log.call(py, CommitLog::max_offset)
     }
 
-    /// Let the first `max_offset` start its walk at the message of the last index entry, if the store's queues have its unit. If the
-    /// store has the file `abort` the call has no effect: a crashed broker may have truncated its log.
-    ///
-    /// Args:
-    ///     phy_offset: Offset of the message; -1 has no effect.
-    ///     root: The root of the store.
-    fn expect_end_after(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = integer::phy_offset)] phy_offset: i64,
-        root: Location,
-    ) -> PyResult<()> {
-        self.log.call(py, |log| {
-            if !storage::exists(&root.join("abort")) {
-                store::expect_end_after(log, &root, phy_offset);
-            }
-            Ok(())
-        })
-    }
-
     /// Return the file that holds an offset, or else the last file before it, and the offset in this file. If there is no such
     /// file, return the log's directory.
     ///
@@ -426,30 +401,6 @@ impl PyCommitLog {
         self.log.call(py, |log| log.damage(&offsets))
     }
 
-    /// Return the ranges of the log that may hold messages of a time range. Files are chosen by the store times of their first
-    /// messages.
-    ///
-    /// Args:
-    ///     begin: First store time, in ms.
-    ///     end: Last store time, in ms.
-    ///     clock_slack_ms: How far the broker's clock may have stepped within a file.
-    ///
-    /// Returns:
-    ///     A tuple (begin, end) of offsets for each range, in ascending order.
-    ///
-    /// Raises:
-    ///     OSError: An I/O error.
-    fn ranges_in_time(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = integer::begin)] begin: i64,
-        #[pyo3(from_py_with = integer::end)] end: i64,
-        #[pyo3(from_py_with = integer::clock_slack_ms)] clock_slack_ms: i64,
-    ) -> PyResult<Vec<(u64, u64)>> {
-        let times = TimeRange { begin_ms: begin, end_ms: end };
-        self.log.call(py, |log| log.ranges_in_time(times, clock_slack_ms))
-    }
-
     /// Return the end of a batch of messages: the offset of the first message that does not fit. The first one always fits.
     ///
     /// Args:
@@ -470,27 +421,6 @@ impl PyCommitLog {
         #[pyo3(from_py_with = integer::max_num)] max_num: Option<u64>,
     ) -> PyResult<u64> {
         self.log.call(py, |log| log.batch_end(begin_phy_offset, end_phy_offset, max_bytes, max_num))
-    }
-
-    /// Return the offset of the first message in a range of the log, found without a walk from the beginning of its file.
-    ///
-    /// Args:
-    ///     begin_phy_offset: The message begins there or later.
-    ///     end_phy_offset: The message begins before it.
-    ///
-    /// Returns:
-    ///     The offset of the first message that states its own offset, or of the first byte of a file: a scan may begin there. None
-    ///     if there is none.
-    ///
-    /// Raises:
-    ///     OSError: An I/O error.
-    fn next_message(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = integer::begin_phy_offset)] begin_phy_offset: u64,
-        #[pyo3(from_py_with = integer::end_phy_offset)] end_phy_offset: u64,
-    ) -> PyResult<Option<u64>> {
-        self.log.call(py, |log| log.next_message(begin_phy_offset, end_phy_offset))
     }
 
     /// Return the topics of all messages, sorted; linear in the log.
@@ -709,7 +639,7 @@ impl PyCommitLog {
             begin_phy_offset: log_offset(begin_phy_offset, 0),
             end_phy_offset: log_offset(end_phy_offset, u64::MAX),
             columns: self::columns(columns)?,
-            batch_size: usize::try_from(batch_size).unwrap_or(0),
+            batch_size: convert::batch_size(batch_size)?,
             bodies: bodies(body)?,
             at_damage,
             threads: convert::threads(threads)?,

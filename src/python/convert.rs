@@ -96,6 +96,17 @@ pub(super) fn column_names(names: Option<&Bound<'_, PyAny>>) -> PyResult<Option<
         .transpose()
 }
 
+/// Converts an offset of the log; a negative value becomes 0.
+pub(super) fn log_offset(offset: Option<i64>, otherwise: u64) -> u64 {
+    offset.map_or(otherwise, |offset| offset.max(0).cast_unsigned())
+}
+
+/// The most rows of a batch.
+pub(super) fn batch_size(value: i64) -> PyResult<usize> {
+    let rows = usize::try_from(value).ok().filter(|rows| *rows > 0);
+    rows.ok_or_else(|| PyValueError::new_err(format!("batch_size={value}: expected 1 or more")))
+}
+
 /// The most hits wanted; `None`: all.
 pub(super) fn max_num(value: Option<i64>) -> PyResult<Option<usize>> {
     value

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3_arrow::PyRecordBatch;
 
 use super::commit_log::PyCommitLog;
-use super::convert::{self, ArrowBatch};
+use super::convert::{self, ArrowBatch, log_offset};
 use super::handle::lock;
 use super::index_file::PyIndexFile;
 use super::{keys, time};
@@ -379,7 +379,7 @@ fn index_lacks_entries(
     end: i64,
 ) -> PyResult<bool> {
     let (log, files) = (log.inner()?, open_files(&files)?);
-    let [begin, end] = [begin, end].map(|at| u64::try_from(at).unwrap_or(0));
+    let [begin, end] = [begin, end].map(|at| log_offset(Some(at), 0));
     Ok(py.detach(|| index_recovery::lacks_entries(&log, &files, begin, end))?)
 }
 
@@ -411,7 +411,7 @@ fn missing_index_entries<'py>(
     let (log, files, newest) = (log.inner()?, open_files(&files)?, newest.inner()?);
     let missing = py.detach(|| {
         let begin = index_recovery::doubtful_offset(&newest)?;
-        let last = u64::try_from(newest.header()?.end_phy_offset).unwrap_or(0);
+        let last = log_offset(Some(newest.header()?.end_phy_offset), 0);
         index_recovery::missing_entries(&log, &files, begin, last.saturating_add(1), tags)
     })?;
     missing.iter().map(|(entries, rows)| take(entries, rows)).collect()

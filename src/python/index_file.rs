@@ -18,8 +18,7 @@ use crate::hash_index::{
     self, Answers, Buckets, ChainStatistics, CreateOptions, Header, IndexFile, KeySource, OpenOptions, Prepared,
     PutColumns,
 };
-use crate::io::Location;
-use crate::io::u32_of;
+use crate::io::{Location, u32_of};
 use crate::report::Report;
 use crate::rocketmq::release::Release;
 use crate::rocketmq::store_parts::refuse_running_broker;
@@ -428,14 +427,6 @@ impl PyIndexFile {
         self.file.is_closed()
     }
 
-    /// True if opening with `last_exit_ok=False` repaired the effects of a power loss; with "r" in memory only.
-    ///
-    /// Linear in the size of the file with "r".
-    #[getter]
-    fn is_repaired(&self, py: Python<'_>) -> PyResult<bool> {
-        self.file.call(py, IndexFile::is_repaired)
-    }
-
     /// True if no further entry can be put.
     #[getter]
     fn is_full(&self, py: Python<'_>) -> PyResult<bool> {
@@ -467,10 +458,7 @@ impl PyIndexFile {
         #[pyo3(from_py_with = integer::batch_size)] batch_size: i64,
     ) -> PyResult<Bound<'py, PyAny>> {
         let file = self.inner()?;
-        if batch_size < 1 {
-            return Err(PyValueError::new_err(format!("batch_size={batch_size}: expected 1 or more")));
-        }
-        let limit = u32_of(batch_size).min(MOST_ENTRIES);
+        let limit = u32_of(convert::batch_size(batch_size)?).min(MOST_ENTRIES);
         PyRecordBatchReader::new(hash_index::entry_batches(file, limit)).into_arro3(py)
     }
 

@@ -14,7 +14,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyMapping, PyString, PyType};
 use pyo3_arrow::error::PyArrowError;
 use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader};
 
-use super::convert::{ArrowBatch, arrow_array};
+use super::convert::{ArrowBatch, arrow_array, log_offset};
 use super::integer::integer;
 use super::time::time_column;
 use super::{integer, pattern, time};
@@ -349,13 +349,12 @@ impl PyMessageFilter {
         tags: Option<&Bound<'_, PyAny>>,
         matches: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let offset = |offset: Option<i64>, otherwise| offset.map_or(otherwise, |at| u64::try_from(at).unwrap_or(0));
         let last_queue_offset = end_queue_offset.map_or(i64::MAX, |end| end.saturating_sub(1));
         let filter = Filter {
             topics: texts(topics, "topics")?,
             queue_ids: queue_ids.map(|ids| ids.into_iter().filter_map(|id| i32::try_from(id).ok()).collect()),
             queue_offsets: begin_queue_offset.unwrap_or(i64::MIN)..=last_queue_offset,
-            phy_offsets: offset(begin_phy_offset, 0)..offset(end_phy_offset, u64::MAX),
+            phy_offsets: log_offset(begin_phy_offset, 0)..log_offset(end_phy_offset, u64::MAX),
             times: time::time_range(begin, end)?,
             keys: texts(keys, "keys")?,
             tags: texts(tags, "tags")?,

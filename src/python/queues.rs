@@ -9,9 +9,9 @@ use pyo3::types::{PyInt, PyString};
 use pyo3_arrow::PyRecordBatch;
 
 use super::batch_stream::{BatchStream, Batches, batch_reader};
-use super::commit_log::{Part, PyCommitLog, bodies, columns, gap_parts, log_offset};
+use super::commit_log::{Part, PyCommitLog, bodies, columns, gap_parts};
 use super::consume_queue::{PyConsumeQueue, Settings};
-use super::convert::{self, ArrowArray};
+use super::convert::{self, ArrowArray, log_offset};
 use super::handle::{Closable, Finishable};
 use super::integer;
 use super::messages::PyMessageFilter;
@@ -255,7 +255,7 @@ batch_reader! {
                 end_phy_offset: log_offset(end_phy_offset, u64::MAX),
                 columns: self::columns(columns)?,
                 bodies: bodies(body)?,
-                batch_size: usize::try_from(batch_size).unwrap_or(0),
+                batch_size: convert::batch_size(batch_size)?,
                 filter: PyMessageFilter::of(selection),
                 threads: convert::threads(threads)?,
             };

@@ -333,18 +333,6 @@ impl PySealedFiles {
         self.unchanged.names.clone()
     }
 
-    /// Offsets of the first and of the last message of each file that holds entries.
-    #[getter]
-    fn spans(&self) -> Vec<(i64, i64)> {
-        self.unchanged.spans.clone()
-    }
-
-    /// Ranges of the log between these files, in which no message lacks an entry.
-    #[getter]
-    fn complete_ranges(&self) -> Vec<(i64, i64)> {
-        self.unchanged.complete_ranges.clone()
-    }
-
     /// Entries of these files.
     #[getter]
     fn entries(&self) -> u64 {

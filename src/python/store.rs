@@ -27,8 +27,7 @@ use super::time;
 use crate::error::Result;
 use crate::hash_index::directory::FilesOptions;
 use crate::hash_index::{KeyColumn, Keys, Topics, key_hash};
-use crate::io::Location;
-use crate::io::usize_of;
+use crate::io::{Location, usize_of};
 use crate::java_text::decode_utf8;
 use crate::report::{Finding, Report};
 use crate::rocketmq::candidates::{Checks, KeyQuery, VerifiedMessages};
@@ -318,9 +317,7 @@ impl PyStore {
         };
         let keys = texts(keys);
         let (times, max_num) = (time::time_range(begin, end)?, convert::max_num(max_num)?);
-        let rows = usize::try_from(batch_size).ok().filter(|rows| *rows > 0);
-        let refused = || PyValueError::new_err(format!("batch_size: expected 1 or more, got {batch_size}"));
-        let batch_size = rows.ok_or_else(refused)?;
+        let batch_size = convert::batch_size(batch_size)?;
         let (found, unread) = self.with(py, |store| {
             let hashes = asked.hashes();
             store.find_batch(BatchQuery { hashes, keys, topics, times, max_num, scan_bytes, columns, batch_size })

@@ -15,10 +15,8 @@ use std::io;
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::io::Location;
 use crate::io::regular_file::open_file;
-use crate::io::usize_of;
-use crate::io::{Access, FileSource, ReadAt, WriteAt};
+use crate::io::{Access, FileSource, Location, ReadAt, WriteAt, usize_of};
 
 /// Bytes of the file.
 pub const CHECKPOINT_LEN: u64 = 4096;

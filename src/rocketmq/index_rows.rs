@@ -18,8 +18,8 @@ use super::commit_log::{CommitLog, ScanOptions};
 use super::index_entries::{INDEXED_COLUMNS, index_entries};
 use crate::error::{Error, Result};
 use crate::hash_index::{KeyColumn, Keys, Topics, entry_rows};
-use crate::io::Location;
 use crate::io::{Access, FileSource, ReadAt as _};
+use crate::io::{Location, usize_of};
 use crate::report::Finding;
 
 /// Bytes of a row.
@@ -128,7 +128,7 @@ impl RowReader {
                 self.current = None;
                 continue;
             }
-            let mut bytes = vec![0; usize::try_from(count).unwrap_or(0) * ROW];
+            let mut bytes = vec![0; usize_of(count) * ROW];
             file.read_exact_at(&mut bytes, *next * ROW as u64).map_err(|e| Error::io(path.as_path(), e))?;
             *next += count;
             self.left -= count;

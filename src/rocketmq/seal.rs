@@ -16,10 +16,8 @@ use crate::hash_index::sealed::{
     Take, place,
 };
 use crate::hash_index::{Entry, Hits, IndexFile};
-use crate::io::Location;
-use crate::io::i64_of;
 use crate::io::storage::{self, Kind as FileKind};
-use crate::io::u32_of;
+use crate::io::{Location, i64_of, u32_of};
 use crate::report::{Kind, Report};
 use crate::time_range::TimeRange;
 

@@ -183,7 +183,7 @@ fn choose(
     let mut filter = TagFilter { queue, codes, extension: None };
     let (mut wanted, mut bytes) = (Vec::new(), 0u64);
     for at @ BatchUnit { unit, .. } in units {
-        let size = u32::try_from(unit.size).unwrap_or(0);
+        let size = unit.size.max(0).cast_unsigned();
         let is_full = wanted.len() >= limits.messages || bytes + u64::from(size) > limits.bytes;
         if !wanted.is_empty() && is_full {
             return Ok((wanted, at.base_offset));

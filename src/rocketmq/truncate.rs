@@ -9,11 +9,9 @@ use std::path::Path;
 
 use super::offset_files::{self, OffsetFile};
 use crate::error::{Error, Result};
-use crate::io::Location;
 use crate::io::disk::{self, write_all_at};
 use crate::io::regular_file::open_file;
-use crate::io::usize_of;
-use crate::io::{Holes, PlainFile, ReadAt as _};
+use crate::io::{Holes, Location, PlainFile, ReadAt as _, usize_of};
 use crate::report::Report;
 
 /// Bytes that are read at once.

@@ -158,8 +158,6 @@ COMMIT_LOG: dict[str, Call] = {
     "explain:end": lambda o, n: o.log.explain(o.log.topic, "k", end=n),
     "open:max_body_bytes": lambda o, n: CommitLog.open(o.commit_log.path, max_body_bytes=n),
     "from_bytes:max_body_bytes": lambda _, n: CommitLog.from_bytes({}, max_body_bytes=n),
-    "next_message:begin_phy_offset": lambda o, n: o.commit_log.next_message(n, 1),
-    "next_message:end_phy_offset": lambda o, n: o.commit_log.next_message(0, n),
     "messages:phy_offsets": lambda o, n: o.commit_log.messages([n]),
     "stored_frames:phy_offsets": lambda o, n: o.commit_log.stored_frames([n], 1),
     "stored_frames:max_bytes": lambda o, n: o.commit_log.stored_frames([0], n),
@@ -169,7 +167,6 @@ COMMIT_LOG: dict[str, Call] = {
     "scan:batch_size": lambda o, n: o.commit_log.scan(batch_size=n),
     "scan:threads": lambda o, n: o.commit_log.scan(threads=n),
     "scan:queue_end": lambda o, n: o.commit_log.scan(queue_end=n),
-    "expect_end_after:phy_offset": lambda o, n: o.commit_log.expect_end_after(n, o.store.root),
     "place:phy_offset": lambda o, n: o.commit_log.place(n),
     "is_uncommitted:phy_offset": lambda o, n: o.commit_log.is_uncommitted(n),
     "is_cut_short:end_phy_offset": lambda o, n: o.commit_log.is_cut_short(n),
@@ -183,9 +180,6 @@ COMMIT_LOG: dict[str, Call] = {
     "missing:begin_phy_offset": lambda o, n: o.commit_log.missing(n, 1),
     "missing:end_phy_offset": lambda o, n: o.commit_log.missing(0, n),
     "recovery:queue_end": lambda o, n: o.commit_log.recovery(last_exit_ok=True, queue_end=n),
-    "ranges_in_time:begin": lambda o, n: o.commit_log.ranges_in_time(n, 0, 0),
-    "ranges_in_time:end": lambda o, n: o.commit_log.ranges_in_time(0, n, 0),
-    "ranges_in_time:clock_slack_ms": lambda o, n: o.commit_log.ranges_in_time(0, 0, n),
 }
 CONSUME_QUEUE: dict[str, Call] = {
     "open:log_end": lambda o, n: ConsumeQueue.open(o.queue.path, log_end=n),

@@ -10,7 +10,7 @@ import pytest
 
 import golden
 import golden_kafka
-from logdex._core import KeyIndex, KeySettings
+from logdex._core import KeyIndex
 from logdex.kafka import LogDir, OffsetIndex, ProducerState, Record, TimeIndex
 from logdex.rocketmq import LogRange, MessageStore, StoreCheckpoint
 
@@ -109,7 +109,6 @@ def _held(store: MessageStore, logs: LogDir) -> dict[str, Any]:
         "time index": TimeIndex.open(segment.path.with_suffix(".timeindex")),
         "producers": ProducerState(),
         "key index": KeyIndex("index"),
-        "key settings": KeySettings(256, 1_024),
     }
 
 

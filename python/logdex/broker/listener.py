@@ -115,7 +115,7 @@ class Connection(asyncio.BufferedProtocol):
         """Whole frames that are split from the buffer but not served yet."""
         self._bytes_of_frames = 0
         self._unsent: list[bytes] = []
-        self._unsent_bytes = 0
+        self.unsent_bytes = 0
         self._is_receiving = False
         self._is_paused = False
         self._pauses = 0
@@ -135,8 +135,8 @@ class Connection(asyncio.BufferedProtocol):
             if not self._unsent and not self._is_receiving:
                 self._listener.soon(self._send_all)
             self._unsent.append(frame)
-            self._unsent_bytes += len(frame)
-            if self._unsent_bytes > _SMALL:
+            self.unsent_bytes += len(frame)
+            if self.unsent_bytes > _SMALL:
                 self._send_all()
 
     def _send_all(self) -> None:
@@ -152,7 +152,7 @@ class Connection(asyncio.BufferedProtocol):
             elif size:
                 self._listener.count_unsent(self, size)
         self._unsent.clear()
-        self._unsent_bytes = 0
+        self.unsent_bytes = 0
 
     @property
     def unsent_bytes(self) -> int:
@@ -352,13 +352,13 @@ class Listener:
         """A host without an idle connection, and the time until which this is not checked again."""
         self._capacity = self.limits.connections
         self._is_full = False
-        self._handshakes: dict[Connection, float] = {}
+        self.handshakes: dict[Connection, float] = {}
         """TLS handshakes that are under way, and when they began, the oldest first."""
         self._opening: set[asyncio.Task[None]] = set()
         self._unsent: dict[Connection, tuple[int, float]] = {}
         """Bytes that wait for a client, and the time since which it has received none."""
-        self._unsent_bytes = 0
-        self._sockets: list[socket.socket] = []
+        self.unsent_bytes = 0
+        self.sockets: list[socket.socket] = []
         self._watch: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._turn_end = 0.0
@@ -406,7 +406,7 @@ class Listener:
         if self._watch is None:
             self._capacity = min(self.limits.connections, _free_descriptors())
             self._watch = asyncio.create_task(self._check())
-        self._sockets += listening
+        self.sockets += listening
         for each in listening:
             self._loop.add_reader(each, self._accept, each, tls)
         bound, number, *_ = listening[0].getsockname()
@@ -445,7 +445,7 @@ class Listener:
         self._loop.remove_reader(listening)
 
         def again() -> None:
-            if listening in self._sockets and self._loop is not None:
+            if listening in self.sockets and self._loop is not None:
                 self._loop.add_reader(listening, self._accept, listening, tls)
 
         self._loop.call_later(_ACCEPT_AGAIN_S, again)
@@ -464,7 +464,7 @@ class Listener:
                 await asyncio.wait_for(_readable(loop, accepted), _HANDSHAKE_S)
                 if connection not in self.connections or not self._admit_handshake():
                     raise ConnectionAbortedError("no TLS handshake")
-                self._handshakes[connection] = self.now()
+                self.handshakes[connection] = self.now()
             is_ours = False
             await loop.connect_accepted_socket(lambda: connection, accepted, **handshake)
         except (OSError, asyncio.TimeoutError) as error:
@@ -475,7 +475,7 @@ class Listener:
         finally:
             if is_ours:
                 accepted.close()
-            self._handshakes.pop(connection, None)
+            self.handshakes.pop(connection, None)
 
     def _admit(self, host: str) -> bool:
         """Return whether one more connection of an address is allowed. If there are too many, an idle one is closed for it."""
@@ -509,12 +509,12 @@ class Listener:
 
     def _admit_handshake(self) -> bool:
         """Return whether one more client may start a TLS handshake. A slow handshake is ended for it."""
-        if len(self._handshakes) < _HANDSHAKES:
+        if len(self.handshakes) < _HANDSHAKES:
             return True
-        oldest, began = next(iter(self._handshakes.items()))
+        oldest, began = next(iter(self.handshakes.items()))
         if began + _IDLE_S[0] > self.now():
             return False
-        del self._handshakes[oldest]
+        del self.handshakes[oldest]
         oldest.drop("no TLS handshake, and there are too many")
         return True
 
@@ -539,7 +539,7 @@ class Listener:
             if not self._of_host[connection.host]:
                 del self._of_host[connection.host]
             self.note_frame(connection)
-        self._unsent_bytes -= self._unsent.pop(connection, (0, 0.0))[0]
+        self.unsent_bytes -= self._unsent.pop(connection, (0, 0.0))[0]
 
     # Memory
 
@@ -547,12 +547,12 @@ class Listener:
         """Record the unsent bytes of a client, and drop slow clients if all clients have too many."""
         before, since = self._unsent.get(connection, (0, self.now()))
         self._unsent[connection] = (size, since)
-        self._unsent_bytes += size - before
-        if self._unsent_bytes > self.limits.all_unsent_bytes:
+        self.unsent_bytes += size - before
+        if self.unsent_bytes > self.limits.all_unsent_bytes:
             self._check_unsent()
             # Drop more than needed, so that the next bytes do not cause another check.
             slow = sorted(self._unsent, key=lambda each: (self._unsent[each][1], -self._unsent[each][0]))
-            while slow and self._unsent_bytes > self.limits.all_unsent_bytes * 7 // 8:
+            while slow and self.unsent_bytes > self.limits.all_unsent_bytes * 7 // 8:
                 slow.pop(0).drop("takes no answers, and too many bytes wait for all clients")
 
     def _check_unsent(self) -> None:
@@ -560,7 +560,7 @@ class Listener:
         now = self.now()
         for connection, (before, since) in [*self._unsent.items()]:
             size = connection.unsent_bytes
-            self._unsent_bytes += size - before
+            self.unsent_bytes += size - before
             if size:
                 self._unsent[connection] = (size, now if size <= before - _SMALL else since)
             else:
@@ -586,10 +586,10 @@ class Listener:
         """Accept no more clients, send what is left to send for some seconds, and close all connections."""
         if self._loop is None or self._watch is None:
             return
-        for each in self._sockets:
+        for each in self.sockets:
             self._loop.remove_reader(each)
             each.close()
-        self._sockets.clear()
+        self.sockets.clear()
         self._watch.cancel()
         self._watch = None
         for connection in [*self.connections]:

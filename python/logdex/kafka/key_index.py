@@ -7,10 +7,11 @@ answer of the index is a candidate: `find` compares the record's own key.
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, NamedTuple
 
 from logdex import _core
-from logdex._core import KeySettings, RemotePath
+from logdex._core import RemotePath
 from logdex._files import refuse_broker_directory
 from logdex.hash_index import IndexDirectory
 from logdex.hash_index.files import DEFAULT_MAX_ENTRIES
@@ -31,6 +32,28 @@ _FEWEST_ENTRIES = 2
 _MOST_ENTRIES = 100_000_000
 """With their slots in less than 2^31 bytes, as every index file is."""
 _BATCH_ROWS = 65_536
+
+
+class KeySettings(NamedTuple):
+    """Settings that do not change after an index is begun, in a small file next to its index files.
+
+    `max_entries` is one more than an index file holds. Values of `header` are indexed besides the keys.
+    """
+
+    hash_slots: int
+    max_entries: int
+    header: str | None = None
+
+    @classmethod
+    def read(cls, directory: Path) -> KeySettings | None:
+        """Read the settings of a partition's index; None without an index."""
+        found = _core.read_key_settings(directory)
+        return None if found is None else cls(*found)
+
+    @property
+    def content(self) -> bytes:
+        """The content of their file."""
+        return json.dumps(self._asdict()).encode("ascii")
 
 
 def check_max_entries(max_entries: int | None) -> None:
@@ -85,7 +108,7 @@ def index_partition(
         _core.replace_file(target / SETTINGS_FILE, settings.content)
     columns = ["topic", "key", "offset", "timestamp", *([] if header is None else ["headers"])]
     records = entries = 0
-    settings.check_files(target)
+    _core.check_key_index(target)
     with IndexDirectory.open(
         target, mode="a", hash_slots=settings.hash_slots, max_entries=settings.max_entries
     ) as index:

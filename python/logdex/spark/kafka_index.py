@@ -6,11 +6,12 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from logdex._core import KeySettings, RemotePath, forget_lists
+from logdex._core import RemotePath, forget_lists
 from logdex.hash_index.files import commit_copies, replace_object
 from logdex.kafka import LogDir, TopicPartition
 from logdex.kafka.key_index import (
     SETTINGS_FILE,
+    KeySettings,
     check_max_entries,
     check_targets,
     index_partition,

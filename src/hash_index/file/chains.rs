@@ -8,7 +8,7 @@ use super::index_file::IndexFile;
 use crate::error::{Error, Result};
 use crate::hash_index::format::entry::Entry;
 use crate::hash_index::read::select::View;
-use crate::io::ReadAt;
+use crate::io::{ReadAt, usize_of};
 
 /// Entries that are read at a time.
 const BLOCK: u32 = 65_536;
@@ -119,7 +119,7 @@ impl IndexFile {
                 hashes.push(entry.key_hash);
                 let time = self.shown_time(&header, position, entry).min(buckets.end_ms).max(buckets.begin_ms);
                 let bucket = time.saturating_sub(buckets.begin_ms) / buckets.width_ms.max(1);
-                add(&mut times, usize::try_from(bucket).unwrap_or(0));
+                add(&mut times, usize_of(bucket.cast_unsigned()));
             }
             match u32::try_from(entries.len()) {
                 Ok(0) | Err(_) => break,
@@ -136,7 +136,7 @@ impl IndexFile {
             *statistics.chains.entry(*length).or_default() += 1;
             // The region whose first slot is at or before this one: slots * region / regions, rounded down.
             let region = ((slot + 1) * regions - 1) / u64::from(slots);
-            if let Some(entries) = statistics.regions.get_mut(usize::try_from(region).unwrap_or(0)) {
+            if let Some(entries) = statistics.regions.get_mut(usize_of(region)) {
                 *entries += u64::from(*length);
             }
         }

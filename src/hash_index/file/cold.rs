@@ -34,8 +34,7 @@ use super::last_warm;
 use crate::hash_index::format::entry::Entry;
 use crate::hash_index::format::geometry::{ENTRY_LEN, SLOT_LEN};
 use crate::hash_index::read::hits::Chunk;
-use crate::io::ReadAt;
-use crate::io::u32_of;
+use crate::io::{ReadAt, u32_of};
 
 /// Walks in one round. More walks per round mean less waiting for the first reads.
 pub(super) const WALKS: usize = 4096;

@@ -13,8 +13,7 @@ use crate::hash_index::key_hash::java_hash::KeySource;
 use crate::hash_index::read::hits::{Chunk, Hits};
 use crate::hash_index::read::lanes::{self, Chains};
 use crate::hash_index::read::select::{self, Damage, TimeWindow, Times, View, Walk};
-use crate::io::ReadAt;
-use crate::io::u32_of;
+use crate::io::{ReadAt, u32_of};
 use crate::time_range::TimeRange;
 
 impl IndexFile {

@@ -9,8 +9,7 @@ use arrow_schema::{DataType, Field};
 
 use crate::error::{Error, Result};
 use crate::hash_index::key_hash::java_hash::KeySource;
-use crate::io::u32_of;
-use crate::io::usize_of;
+use crate::io::{u32_of, usize_of};
 
 /// Commit-log offsets of many rows, one list per row.
 ///

@@ -37,8 +37,7 @@ use std::hint::select_unpredictable;
 use super::hits::{Chunk, DOUBTFUL, Found};
 use super::select::TimeWindow;
 use crate::hash_index::format::geometry::{ENTRY_LEN, Geometry};
-use crate::io::Words;
-use crate::io::usize_of;
+use crate::io::{Words, usize_of};
 
 /// Interleaved walks. More do not help: a core cannot wait for more cache lines.
 const LANES: usize = 48;

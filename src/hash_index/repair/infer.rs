@@ -11,8 +11,7 @@ use crate::hash_index::format::entry::Entry;
 use crate::hash_index::format::geometry::{ENTRY_LEN, Geometry, HEADER_LEN, SLOT_LEN};
 use crate::hash_index::format::header::Header;
 use crate::hash_index::write::bulk::CHUNK;
-use crate::io::ReadAt;
-use crate::io::u32_of;
+use crate::io::{ReadAt, u32_of};
 
 /// Entries checked for each geometry that fits the newest entry.
 const SAMPLES: u32 = 4096;
@@ -171,7 +170,7 @@ fn agrees<S: ReadAt>(source: &S, geometry: Geometry, position: u32, count: u32, 
         return Ok(true);
     }
     // Then the links below must lead to the entry that the slot still points to.
-    let in_last_chunk = count - position <= u32::try_from(CHUNK).unwrap_or(0);
+    let in_last_chunk = count - position <= u32_of(CHUNK);
     if links == Links::All || !in_last_chunk || entry.is_zero() {
         return Ok(false);
     }

@@ -11,9 +11,7 @@ use crate::hash_index::format::geometry::{ENTRY_LEN, Geometry, HEADER_LEN};
 use crate::hash_index::format::header::Header;
 use crate::hash_index::read::select::read_slots;
 use crate::hash_index::write::bulk::CHUNK;
-use crate::io::u32_of;
-use crate::io::usize_of;
-use crate::io::{ReadAt, WriteAt};
+use crate::io::{ReadAt, WriteAt, u32_of, usize_of};
 
 /// Bytes per comparison.
 const COMPARED: usize = 64 * 1024;
@@ -42,7 +40,7 @@ pub(crate) fn repair_tail(target: &impl WriteAt, geometry: Geometry) -> io::Resu
         return clear_uncounted(target, geometry);
     }
     let count = header.next_position();
-    let last_chunk = count.saturating_sub(u32::try_from(CHUNK).unwrap_or(0)).max(1)..count;
+    let last_chunk = count.saturating_sub(u32_of(CHUNK)).max(1)..count;
     for read in Entries::new(target, geometry, last_chunk) {
         let (position, entry) = read?;
         let slot = geometry.slot_of(entry.key_hash);
@@ -271,7 +269,7 @@ pub(crate) struct Overlay<S> {
 
 impl<S: ReadAt> Overlay<S> {
     pub(crate) fn new(base: S, geometry: Geometry, found: Relinked) -> Self {
-        let mut head = Vec::with_capacity(usize::try_from(geometry.entry(0)).unwrap_or(0));
+        let mut head = Vec::with_capacity(usize_of(geometry.entry(0)));
         head.extend_from_slice(&found.header.to_bytes());
         head.extend(found.heads.iter().flat_map(|head| head.to_be_bytes()));
         Self { base, geometry, head, links: found.links, count: found.header.next_position() }

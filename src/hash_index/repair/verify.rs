@@ -7,8 +7,7 @@ use crate::hash_index::format::entry::{PREV_INDEX, TIME_DIFF, times_agree};
 use crate::hash_index::format::geometry::{Geometry, HEADER_LEN};
 use crate::hash_index::format::header::at;
 use crate::hash_index::read::select::{self, View};
-use crate::io::ReadAt;
-use crate::io::u32_of;
+use crate::io::{ReadAt, u32_of};
 use crate::report::{Kind, Report};
 
 /// Compares the header with the entries, each entry's link with the entries before it, and each slot with its newest.

@@ -15,9 +15,8 @@ use parquet::file::writer::SerializedFileWriter;
 use super::keys_file::{Group, Layout};
 use super::table::{self, Kind, Table};
 use crate::error::{Error, Result};
-use crate::io::Location;
-use crate::io::i64_of;
 use crate::io::storage::{self, Status};
+use crate::io::{Location, i64_of};
 
 /// Name of the note that holds the version of the format.
 const VERSION_NOTE: &str = "logdex.sealed";

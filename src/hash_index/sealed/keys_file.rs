@@ -23,8 +23,7 @@ use super::delta;
 use super::rows::{NO_TIME, Row};
 use super::table::{self, Kind};
 use crate::error::{Error, Result};
-use crate::io::i64_of;
-use crate::io::u32_of;
+use crate::io::{i64_of, u32_of};
 
 /// Rows of a row group.
 pub(super) const GROUP_ROWS: usize = 1_024;

@@ -10,10 +10,8 @@ use super::keys_file::{Decoder, Group, Layout};
 use super::rows::Row;
 use crate::error::{Error, Result};
 use crate::hash_index::read::hits::Hits;
-use crate::io::Location;
 use crate::io::remote::{RemoteEntry, RemoteFile};
-use crate::io::usize_of;
-use crate::io::{Access, FileSource, ProcessMutex, ReadAt};
+use crate::io::{Access, FileSource, Location, ProcessMutex, ReadAt, usize_of};
 
 /// Keys from which on two threads sort and decode.
 const MANY_KEYS: usize = 512;

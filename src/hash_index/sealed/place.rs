@@ -14,10 +14,9 @@ use super::keys_file;
 use super::rows::{self, Row, Rows};
 use crate::error::{Error, Result};
 use crate::hash_index::sealed::Layout;
-use crate::io::Location;
-use crate::io::i64_of;
 use crate::io::remote::expect_whole;
 use crate::io::storage::{self, Entry, Kind};
+use crate::io::{Location, i64_of};
 
 /// Name of the directory.
 pub const DIRECTORY: &str = "_logdex";

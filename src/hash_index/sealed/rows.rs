@@ -12,8 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Error, Result};
 use crate::io::disk::{NewFile, write_all_at};
-use crate::io::usize_of;
-use crate::io::{PlainFile, ReadAt as _};
+use crate::io::{PlainFile, ReadAt as _, usize_of};
 
 /// Bits of a hash that choose a bucket; a hash has 31.
 const BUCKET_BITS: u32 = 11;

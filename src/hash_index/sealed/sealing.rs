@@ -210,8 +210,7 @@ impl Sealing {
         }
         report.count("files", files.len() as u64);
         report.count("key_files", keys.len() as u64);
-        let bytes: i64 = keys.iter().map(|file| file.size).sum();
-        report.count("key_bytes", u64::try_from(bytes).unwrap_or(0));
+        report.count("key_bytes", keys.iter().map(|file| file.size.cast_unsigned()).sum());
         place::publish(&directory, &Catalog { layout, files, keys, notes: draft.notes }, &presence)?;
         Ok(report)
     }

@@ -212,7 +212,9 @@ impl Table {
             return Err(ParquetError::General(format!("{} row groups, expected 1", self.reader.num_row_groups())));
         }
         let group = self.reader.get_row_group(0)?;
-        let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
+        let rows = group.metadata().num_rows();
+        let rows =
+            usize::try_from(rows).map_err(|_| ParquetError::General(format!("{rows} rows, expected 0 or more")))?;
         check_pages(group.get_column_page_reader(number)?, self.len)?;
         read::<T>(&descriptor, group.get_column_page_reader(number)?, rows)
     }

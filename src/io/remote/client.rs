@@ -25,8 +25,7 @@ use super::machines;
 use super::object::{Object, RemoteEntry};
 use super::url::Options;
 use crate::io::fork::Generation;
-use crate::io::signals;
-use crate::io::usize_of;
+use crate::io::{signals, usize_of};
 
 /// Requests in flight.
 const MOST_REQUESTS: usize = 16;

@@ -8,10 +8,7 @@
 //! Source: `ProducerStateManager#readSnapshot`.
 
 use crate::error::{Error, Result};
-use crate::io::Location;
-use crate::io::u32_of;
-use crate::io::usize_of;
-use crate::io::{Access, FileSource, ReadAt};
+use crate::io::{Access, FileSource, Location, ReadAt, u32_of, usize_of};
 use crate::report::{Finding, Flaw, Kind};
 
 const HEADER_SIZE: usize = 10;

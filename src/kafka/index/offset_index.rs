@@ -9,8 +9,7 @@ use super::index_file::{Check, IndexFile, IndexOptions};
 use super::slot_search;
 use super::sparse_index::SparseIndex;
 use crate::error::{Error, Result};
-use crate::io::Location;
-use crate::io::u32_of;
+use crate::io::{Location, u32_of};
 
 /// Bytes of an entry.
 pub(crate) const ENTRY_SIZE: usize = 8;

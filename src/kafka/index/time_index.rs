@@ -10,8 +10,7 @@ use super::index_file::{Check, IndexFile, IndexOptions};
 use super::slot_search;
 use super::sparse_index::SparseIndex;
 use crate::error::{Error, Result};
-use crate::io::Location;
-use crate::io::u32_of;
+use crate::io::{Location, u32_of};
 use crate::kafka::format::header::NO_TIMESTAMP;
 
 /// Bytes of an entry.

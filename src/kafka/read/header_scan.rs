@@ -81,7 +81,7 @@ impl Segment {
                 (None, Err(Error::Corrupt { .. })) => 1,
                 (None, Err(error)) => return Err(error),
             };
-            total = total.saturating_add(u64::try_from(count).unwrap_or(0));
+            total = total.saturating_add(count.max(0).cast_unsigned());
             Ok(())
         })?;
         Ok(total)

@@ -3,9 +3,7 @@
 use std::io;
 
 use crate::error::Undecodable;
-use crate::io::u32_of;
-use crate::io::usize_of;
-use crate::io::{ReadAt, Window};
+use crate::io::{ReadAt, Window, u32_of, usize_of};
 use crate::kafka::compat::Compat;
 use crate::kafka::format::header::{self, HEADER_SIZE, Header, LEAST_SIZE, LOG_OVERHEAD, UP_TO_MAGIC};
 use crate::report::{Flaw, Kind};

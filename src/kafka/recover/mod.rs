@@ -7,9 +7,7 @@ mod index_files;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::io::FileSource;
-use crate::io::storage;
-use crate::io::usize_of;
+use crate::io::{FileSource, storage, usize_of};
 use crate::kafka::format::batch_cursor::BatchCursor;
 use crate::kafka::format::control_record::ControlType;
 use crate::kafka::format::header::{Header, NO_TIMESTAMP};

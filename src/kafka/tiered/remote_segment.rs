@@ -9,11 +9,8 @@ use super::manifests::Known;
 use super::names::Object;
 use crate::decompress::{DecodeError, Output, zstd_frame};
 use crate::error::{Error, Result};
-use crate::io::Content;
-use crate::io::Location;
 use crate::io::chunked_file::{Chunks, Decode, StoredFile};
-use crate::io::usize_of;
-use crate::io::{Access, FileSource, ReadAt as _};
+use crate::io::{Access, Content, FileSource, Location, ReadAt as _, usize_of};
 use crate::kafka::read::walk::{Reads, Walk};
 
 /// A file of a segment.

@@ -2,9 +2,9 @@
 //! segment, which must exist and be trimmed.
 
 use crate::error::{Error, Result};
-use crate::io::Location;
 use crate::io::storage;
 use crate::io::{Access, FileSource, ReadAt};
+use crate::io::{Location, usize_of};
 use crate::kafka::format::header::NO_TIMESTAMP;
 use crate::kafka::index::index_file::{Check, IndexOptions};
 use crate::kafka::index::sparse_index::SparseIndex;
@@ -119,7 +119,7 @@ fn unused_slots(path: &Location, entry_size: u64, least: u64) -> Result<Option<F
         return Ok(None);
     }
     let at = (whole - 1) * entry_size;
-    let mut entry = vec![0; usize::try_from(entry_size).unwrap_or(0)];
+    let mut entry = vec![0; usize_of(entry_size)];
     match FileSource::open(path, Access::Pread)?.read_exact_at(&mut entry, at).map_err(io) {
         // The check of the index reports it.
         Err(Error::Corrupt { .. }) => return Ok(None),

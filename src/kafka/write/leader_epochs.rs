@@ -16,7 +16,7 @@ pub(super) const FILE: &str = "leader-epoch-checkpoint";
 #[derive(Debug)]
 pub(super) struct LeaderEpochs {
     path: PathBuf,
-    entries: Vec<(i64, i64)>,
+    entries: Vec<(i32, i64)>,
 }
 
 impl LeaderEpochs {
@@ -30,6 +30,8 @@ impl LeaderEpochs {
         let lines = checkpoint::read(&path.clone().into(), false)?;
         let mut epochs = Self { path, entries: Vec::new() };
         for (_, epoch, offset) in lines {
+            let wrong = |_| Error::corrupt(&epochs.path, 0, "leader epochs of 32 bits", epoch.to_string());
+            let epoch = i32::try_from(epoch).map_err(wrong)?;
             epochs.add(epoch, offset);
         }
         Ok(epochs)
@@ -39,7 +41,7 @@ impl LeaderEpochs {
         self.entries.is_empty()
     }
 
-    pub(super) fn latest(&self) -> Option<i64> {
+    pub(super) fn latest(&self) -> Option<i32> {
         self.entries.last().map(|(epoch, _)| *epoch)
     }
 
@@ -47,7 +49,7 @@ impl LeaderEpochs {
     ///
     /// # Errors
     /// `Refused` for a negative number; an I/O error.
-    pub(super) fn assign(&mut self, epoch: i64, offset: i64) -> Result<()> {
+    pub(super) fn assign(&mut self, epoch: i32, offset: i64) -> Result<()> {
         if epoch < 0 || offset < 0 {
             let text = format_args!("leader epoch {epoch} from offset {offset} on: expected numbers of 0 or more");
             return Err(Refusal::ILLEGAL_ARGUMENT.because(text));
@@ -55,7 +57,7 @@ impl LeaderEpochs {
         if self.add(epoch, offset) { self.write() } else { Ok(()) }
     }
 
-    fn add(&mut self, epoch: i64, offset: i64) -> bool {
+    fn add(&mut self, epoch: i32, offset: i64) -> bool {
         if self.entries.last().is_some_and(|(last, from)| *last == epoch && *from <= offset) {
             return false;
         }
@@ -88,7 +90,7 @@ impl LeaderEpochs {
     }
 
     pub(super) fn write(&self) -> Result<()> {
-        let lines = self.entries.iter().map(|(epoch, offset)| (None, *epoch, *offset));
+        let lines = self.entries.iter().map(|(epoch, offset)| (None, i64::from(*epoch), *offset));
         disk::replace_file(&self.path, checkpoint::text(lines).as_bytes())
     }
 }

@@ -192,7 +192,7 @@ impl PartitionLog {
             if header.is_legacy() {
                 return Ok(());
             }
-            let epoch = i64::from(header.leader_epoch);
+            let epoch = header.leader_epoch;
             if epoch >= 0 && epochs.latest().is_none_or(|latest| epoch > latest) {
                 epochs.assign(epoch, header.base_offset)?;
             }

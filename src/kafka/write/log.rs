@@ -253,7 +253,7 @@ impl PartitionLog {
     ) -> Result<AppendResult> {
         for (header, _) in headers(bytes) {
             if !header.is_legacy() {
-                self.epochs.assign(header.leader_epoch.into(), header.base_offset)?;
+                self.epochs.assign(header.leader_epoch, header.base_offset)?;
             } else if !self.epochs.is_empty() {
                 self.epochs.clear()?;
             }

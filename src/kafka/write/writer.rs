@@ -13,9 +13,8 @@ use super::validator::{AppendOptions, Origin};
 use crate::error::{Error, Result};
 use crate::io::flush_service::{FlushService, Flushed, Pace, Schedule};
 use crate::io::fork::Generation;
-use crate::io::i64_of;
 use crate::io::store_lock::refuse_other_holder;
-use crate::io::{FirstFailure, GroupCommit, InterruptibleGuard, InterruptibleMutex, PutCounter, disk};
+use crate::io::{FirstFailure, GroupCommit, InterruptibleGuard, InterruptibleMutex, PutCounter, disk, i64_of};
 
 /// The lock of a log directory.
 const LOCK: &str = ".lock";
@@ -112,7 +111,7 @@ impl LogWriter {
         disk::create_directory(&directory)?;
         let lock = disk::lock_directory(&directory)?;
         let log = PartitionLog::open(&directory, options, now)?;
-        let leader_epoch = log.epochs.latest().and_then(|epoch| i32::try_from(epoch).ok()).unwrap_or(0);
+        let leader_epoch = log.epochs.latest().map_or(0, |epoch| epoch);
         let state = State { log: Some(log), offsets: Offsets::default(), leader_epoch, lock };
         Ok(Self {
             directory,
@@ -285,7 +284,7 @@ impl LogWriter {
     /// # Errors
     /// `Refused` for a negative epoch; as [`Self::append_batches`].
     pub fn become_leader(&self, epoch: i32) -> Result<()> {
-        self.change(|log| log.epochs.assign(epoch.into(), log.end))?;
+        self.change(|log| log.epochs.assign(epoch, log.end))?;
         self.state()?.leader_epoch = epoch;
         Ok(())
     }

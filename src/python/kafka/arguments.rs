@@ -70,11 +70,6 @@ pub(super) fn size(value: i64, what: &str) -> PyResult<u64> {
     u64::try_from(value).map_err(|_| PyValueError::new_err(format!("{what}={value}: expected 0 or more")))
 }
 
-/// A number of rows. The reader rejects 0.
-pub(super) fn rows(value: i64) -> usize {
-    usize::try_from(value).unwrap_or(0)
-}
-
 /// The filter of the arguments `keys` and `header`.
 pub(super) fn key_filter(keys: Option<&Bound<'_, PyAny>>, header: Option<String>) -> PyResult<Option<KeyFilter>> {
     let Some(keys) = keys.filter(|keys| !keys.is_none()) else {
@@ -145,7 +140,7 @@ pub(super) fn record_scan(
         offsets: None,
         matcher: None,
         columns: record_columns::Column::choose(convert::column_names(columns)?.as_deref())?,
-        batch_size: rows(batch_size),
+        batch_size: convert::batch_size(batch_size)?,
         control,
         check_crc,
         on_error: self::on_error(on_error)?,

@@ -1,4 +1,4 @@
-//! `find_records`, and the indexes that it uses: `SealedLogs`, `KeyIndex` and its `KeySettings`.
+//! `find_records`, and the indexes that it uses: `SealedLogs` and `KeyIndex`.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3_arrow::PyRecordBatch;
 
 use super::super::keys::log_notes;
-use super::super::{convert, integer, time};
+use super::super::{convert, time};
 use super::log::PyPartitionLog;
 use crate::error::Result;
 use crate::io::Location;
@@ -16,7 +16,7 @@ use crate::kafka::seal::SealedLogs;
 use crate::kafka::{Log, LogView, record_columns};
 use crate::report::{Finding, Report};
 
-register! { class PySealedLogs, PyKeyIndex, PyKeySettings; fn find_records }
+register! { class PySealedLogs, PyKeyIndex; fn find_records, read_key_settings, check_key_index }
 
 /// Opens the segments that some logs have now.
 fn views(logs: &[Arc<Log>]) -> Result<Vec<Arc<LogView>>> {
@@ -97,81 +97,26 @@ impl PyKeyIndex {
     }
 }
 
-/// Settings that do not change after the index of a partition is begun, in a small file next to its index files.
-#[pyclass(name = "KeySettings", module = "logdex._core", frozen)]
-struct PyKeySettings {
-    settings: KeySettings,
+/// Read the settings of a partition's key index: `hash_slots`, `max_entries` and `header`; None without an index.
+///
+/// Raises:
+///     CorruptFileError: Their file has other content.
+///     OSError: An I/O error.
+#[pyfunction]
+fn read_key_settings(py: Python<'_>, directory: Location) -> PyResult<Option<(u32, u32, Option<String>)>> {
+    let settings = py.detach(|| KeySettings::read(&directory))?;
+    Ok(settings.map(|KeySettings { geometry, header }| (geometry.hash_slots(), geometry.max_entries(), header)))
 }
 
-#[pymethods]
-impl PyKeySettings {
-    /// Choose settings.
-    ///
-    /// Args:
-    ///     hash_slots: Slots of an index file.
-    ///     max_entries: One more than the entries of an index file.
-    ///     header: The name of a header whose values are indexed next to the keys.
-    ///
-    /// Raises:
-    ///     ValueError: No index file has these slots and entries.
-    #[new]
-    #[pyo3(signature = (hash_slots, max_entries, header=None))]
-    fn new(
-        #[pyo3(from_py_with = integer::hash_slots)] hash_slots: i64,
-        #[pyo3(from_py_with = integer::max_entries)] max_entries: i64,
-        header: Option<String>,
-    ) -> PyResult<Self> {
-        let geometry = convert::geometry(hash_slots, max_entries)?;
-        Ok(Self { settings: KeySettings { geometry, header } })
-    }
-
-    /// Read the settings of a partition's index; None without an index.
-    ///
-    /// Raises:
-    ///     CorruptFileError: Their file has other content.
-    ///     OSError: An I/O error.
-    #[staticmethod]
-    fn read(py: Python<'_>, directory: Location) -> PyResult<Option<Self>> {
-        Ok(py.detach(|| KeySettings::read(&directory))?.map(|settings| Self { settings }))
-    }
-
-    /// Slots of each index file.
-    #[getter]
-    fn hash_slots(&self) -> u32 {
-        self.settings.geometry.hash_slots()
-    }
-
-    /// One more than the entries of an index file.
-    #[getter]
-    fn max_entries(&self) -> u32 {
-        self.settings.geometry.max_entries()
-    }
-
-    /// The header whose values are indexed next to the keys; None: the keys only.
-    #[getter]
-    fn header(&self) -> Option<&str> {
-        self.settings.header.as_deref()
-    }
-
-    /// The content of their file.
-    #[getter]
-    fn content(&self) -> Vec<u8> {
-        self.settings.content().into_bytes()
-    }
-
-    /// Check that all index files are whole: a truncated file would silently shorten an answer.
-    ///
-    /// Raises:
-    ///     CorruptFileError: A file has another length.
-    ///     OSError: An I/O error.
-    fn check_files(&self, py: Python<'_>, directory: Location) -> PyResult<()> {
-        Ok(py.detach(|| self.settings.check_files(&directory))?)
-    }
-
-    fn __repr__(&self) -> String {
-        let header = self.settings.header.as_ref().map_or_else(|| "None".to_owned(), |header| format!("{header:?}"));
-        format!("KeySettings(hash_slots={}, max_entries={}, header={header})", self.hash_slots(), self.max_entries())
-    }
+/// Check that all files of a partition's key index are whole: a truncated file would silently shorten an answer.
+///
+/// Raises:
+///     CorruptFileError: A file has another length.
+///     OSError: An I/O error.
+#[pyfunction]
+fn check_key_index(py: Python<'_>, directory: Location) -> PyResult<()> {
+    py.detach(|| KeySettings::read(&directory)?.map_or(Ok(()), |settings| settings.check_files(&directory)))?;
+    Ok(())
 }
 
 /// The attributes of a `logdex.kafka.find.PartitionStep`.

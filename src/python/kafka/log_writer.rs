@@ -21,8 +21,7 @@ use super::super::messages::{cells, given_batches};
 use super::super::time::{self, time_column, times_of};
 use super::{arguments, records};
 use crate::error::Error;
-use crate::io::Location;
-use crate::io::usize_of;
+use crate::io::{Location, usize_of};
 use crate::kafka::write::{
     AppendOptions, AppendResult, COLUMNS, Chunk, LogOptions, LogService, LogWriter, NewRecords, NewTopic, Offsets,
     Origin, RepairOptions, Repaired, Replica, TopicConfig, Transactions, now_ms, repair, with_topics,

@@ -15,8 +15,7 @@ use super::arguments::{self, check_word};
 use super::producer_state::PyProducerState;
 use super::reader::PySegmentReader;
 use super::recovered::PyRecoveredSegment;
-use crate::io::Location;
-use crate::io::i64_of;
+use crate::io::{Location, i64_of};
 use crate::kafka::{
     BatchScan, Check, Fetched, LogContext, OnError, ProducerState, Recovered, Segment, SegmentOptions, SegmentRange,
     SegmentReader, TimedOffset, batch_columns,
@@ -299,7 +298,7 @@ impl PyLogSegment {
             begin_position: arguments::size(begin_position, "begin_position")?,
             end_position: end_position.map(|p| arguments::size(p, "end_position")).transpose()?,
             columns: batch_columns::Column::choose(convert::column_names(columns)?.as_deref())?,
-            batch_size: arguments::rows(batch_size),
+            batch_size: convert::batch_size(batch_size)?,
             check_crc,
             on_error: arguments::on_error(on_error)?,
         };

@@ -16,9 +16,8 @@ use super::super::time::{self, Round};
 use super::super::{convert, integer, location};
 use super::arguments;
 use crate::error::{Error, Result};
-use crate::io::Location;
 use crate::io::fork::Generation;
-use crate::io::usize_of;
+use crate::io::{Location, usize_of};
 use crate::kafka::{
     Check, IndexOptions, OffsetEntry, OffsetIndex, Segment, SegmentOptions, SparseIndex, TimeEntry, TimeIndex,
     VerifiableIndex, verify_index,
@@ -255,10 +254,7 @@ impl<I: PyIndex> Handle<I> {
     }
 
     pub(super) fn entries<'py>(&self, py: Python<'py>, batch_size: i64) -> PyResult<Bound<'py, PyAny>> {
-        let rows = arguments::rows(batch_size);
-        if rows == 0 {
-            return Err(PyValueError::new_err(format!("batch_size={batch_size}: expected 1 or more")));
-        }
+        let rows = convert::batch_size(batch_size)?;
         let entries: Vec<I::Entry> =
             self.with_open(py, |open| Ok((0..open.index.len()).filter_map(|slot| open.index.entry(slot)).collect()))?;
         let schema = Arc::new(Schema::new(columns::<I>(&[]).0));

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 
 use crate::error::{Error, Result};
-use crate::io::usize_of;
-use crate::io::{FileSource, ReadAt};
+use crate::io::{FileSource, ReadAt, usize_of};
 use crate::rocketmq::commit_log::cut_off::LONGEST_FILLING;
 use crate::rocketmq::commit_log::decode::batch::BatchBuilder;
 use crate::rocketmq::commit_log::decode::block::{Place, Row};

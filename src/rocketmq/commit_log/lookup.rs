@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::io::usize_of;
-use crate::io::{FileSource, ReadAt};
+use crate::io::{FileSource, ReadAt, usize_of};
 use crate::rocketmq::commit_log::decode::block::Place;
 use crate::rocketmq::commit_log::frame::{self, Found, Frame};
 use crate::rocketmq::commit_log::log::CommitLog;

@@ -8,8 +8,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
 
 use crate::error::{Error, Result};
-use crate::io::usize_of;
-use crate::io::{FileSource, ReadAt as _};
+use crate::io::{FileSource, ReadAt as _, usize_of};
 use crate::java_text::decode_utf8;
 use crate::report::Report;
 use crate::rocketmq::commit_log::decode::batch::{BatchBuilder, Bodies};

@@ -66,7 +66,7 @@ impl CommitLog {
             return Ok(Recovery { begin: 0, end: 0, dispatch: 0 });
         };
         let min = first.start;
-        let queue_end = u64::try_from(start.queue_end).unwrap_or(0);
+        let queue_end = start.queue_end.max(0).cast_unsigned();
         let number = if start.last_exit_ok {
             clean_begin(&files, queue_end, start.compat)
         } else {

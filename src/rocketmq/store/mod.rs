@@ -23,7 +23,7 @@ mod tasks;
 mod unindexed;
 
 pub use index::{Candidates, IndexView, SealedAnswer, StoreIndex};
-pub use open::{Store, expect_end_after};
+pub use open::Store;
 pub use page::{Page, PageQuery};
 pub use plan::{KnownTopics, Piece, Plan, Policy, ScanChoice, Way};
 pub use queues::{Directories, Queues};

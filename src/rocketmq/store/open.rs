@@ -81,7 +81,7 @@ impl Store {
 /// Without this, up to 1 GiB of the log is walked before the first answer. If this fails, the error is ignored, and the end is found
 /// from the beginning of the last file. If the offset is after the last file, the last files are missing, and the log has a gap up
 /// to it.
-pub fn expect_end_after(log: &CommitLog, root: &Location, last: i64) {
+fn expect_end_after(log: &CommitLog, root: &Location, last: i64) {
     let Ok(phy_offset) = u64::try_from(last) else { return };
     log.lead_to(phy_offset);
     let root = root.to_owned();

@@ -52,8 +52,8 @@ def _send(**fields: str) -> bytes:
 
 
 def _parts(server: rocketmq.Server) -> tuple[listening.Listener, service.BrokerService]:
-    assert server._running is not None
-    return server._running.listener, server._running.service
+    assert server.running is not None
+    return server.running.listener, server.running.service
 
 
 async def _until(condition: Callable[[], bool]) -> None:
@@ -112,12 +112,12 @@ def test_a_put_looks_at_the_held_pulls_of_its_queue_only(
         async with client(server) as consumer, client(server) as producer:
             pulls = [wire.request(11, {**PULL, "queueId": str(number)}, opaque=number) for number in range(200)]
             consumer.writer.write(b"".join(pulls))
-            await _until(lambda: len(broker._held) == 200)
+            await _until(lambda: len(broker.held) == 200)
             looked.clear()
             assert (await producer.ask(_send(e="3")))[0]["code"] == 0
             header, body = await consumer.read()
             assert (header["opaque"], header["code"], len(wire.frames(body))) == (3, 0, 1)
-            assert len(broker._held) == 199
+            assert len(broker.held) == 199
         assert {*looked} == {("T", 3)}
 
     run(test, write=True)
@@ -133,9 +133,9 @@ def test_requests_that_wait_take_a_limited_memory(run: Callable[..., None], monk
             greedy.writer.write(b"".join(pulls))
             header, _ = await greedy.read()
             assert (header["opaque"], header["code"]) == (2, 2)
-            assert len(broker._held) == 2
-        await _until(lambda: not broker._held)
-        assert broker._held.size == 0
+            assert len(broker.held) == 2
+        await _until(lambda: not broker.held)
+        assert broker.held.size == 0
 
     run(test)
 
@@ -202,7 +202,7 @@ def test_many_requests_of_one_client_let_others_in(run: Callable[..., None], mon
             busy.writer.write(b"".join(wire.request(30, MAX, opaque=number) for number in range(500)))
             header, _ = await other.ask(wire.request(31, MAX, opaque=7))
             assert header["opaque"] == 7
-            assert broker._broker.counts['requests_total{code="GET_MAX_OFFSET"}'] < 100
+            assert broker.broker.counts['requests_total{code="GET_MAX_OFFSET"}'] < 100
             # All are answered in order.
             assert [(await busy.read())[0]["opaque"] for _ in range(500)] == [*range(500)]
 
@@ -216,7 +216,7 @@ def test_a_slow_search_keeps_no_other_client_waiting_even_after_quick_ones(run: 
             for code, ext in ((202, {"topic": "T"}), (30, MAX)):
                 assert (await asker.ask(wire.request(code, ext)))[0]["code"] == 0
             # The next topic may have 65,536 queues.
-            assert 202 not in broker._quick
+            assert 202 not in broker.quick
 
     run(test)
 
@@ -239,12 +239,12 @@ def test_searches_of_one_client_leave_threads_for_others(
         async with client(server) as greedy, client(server) as other:
             slow = {**query, "key": "slow"}
             greedy.writer.write(b"".join(wire.request(12, slow, opaque=number) for number in range(10)))
-            await _until(lambda: broker._in_threads == service._MOST_OF_CLIENT)
+            await _until(lambda: broker.in_threads == service._MOST_OF_CLIENT)
             assert (await other.ask(wire.request(12, query)))[0]["code"] == 0
-            assert broker._in_threads == service._MOST_OF_CLIENT
+            assert broker.in_threads == service._MOST_OF_CLIENT
             go_on.set()
             assert {(await greedy.read())[0]["opaque"] for _ in range(10)} == {*range(10)}
-            assert not broker._searches
+            assert not broker.searches
 
     run(test)
 
@@ -266,7 +266,7 @@ def test_clients_that_take_nothing_are_dropped_if_too_much_waits_for_all(
             layers = [transport, transport._ssl_protocol._transport] if is_encrypted else [transport]
             counted.append((size, sum(each.get_write_buffer_size() for each in layers)))
             count(connection, size)
-            waiting.append(listener._unsent_bytes)
+            waiting.append(listener.unsent_bytes)
 
         monkeypatch.setattr(listener, "count_unsent", note)
         async with client(server, tls) as good, client(server, tls) as first, client(server, tls) as second:
@@ -376,12 +376,12 @@ def test_few_handshakes_are_under_way_and_slow_ones_make_place(
         async with client(server) as first, client(server) as second, client(server), client(server):
             for slow in (first, second):
                 slow.writer.write(b"\x16")
-            await _until(lambda: len(listener._handshakes) == 2)
+            await _until(lambda: len(listener.handshakes) == 2)
             async with client(server, context) as asker:
                 assert (await asker.ask(wire.request(30, MAX)))[0]["code"] == 0
                 assert await first.is_closed()
                 # Clients that sent nothing have not started a handshake yet.
-                assert len(listener._handshakes) == 1
+                assert len(listener.handshakes) == 1
 
     run(test, tls=certificate)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
@@ -126,7 +127,7 @@ def test_a_frame_inside_of_a_body_is_no_first_message(store: Callable[[str], Pat
     """A copy of a log in a body states offsets of its own."""
     root = store("basic")
     with MessageStore.open(root) as opened:
-        for offset in _expected(opened)[1:20]:
-            assert opened.commit_log.next_message(offset, offset + 1) == offset
-            assert opened.commit_log.next_message(offset - 1, offset) is None
-            assert opened.commit_log.next_message(offset - 1, offset + 1) == offset
+        for before, offset in pairwise(_expected(opened)[:20]):
+            for position in (before + 1, offset - 1, offset):
+                page = opened.page(position, columns=["phy_offset"], limit=1, newest_first=False)
+                assert page.batch.column("phy_offset").to_pylist() == [offset]

@@ -247,7 +247,7 @@ def test_find_batch_gives_rows_in_the_order_of_the_keys(store: Callable[[str], P
         with pytest.raises(ValueError, match="1 keys, 2 topics"):
             opened.find_batch(["a", "b"], ["k"])
         for wrong in (0, -1):
-            with pytest.raises(ValueError, match=f"batch_size: expected 1 or more, got {wrong}"):
+            with pytest.raises(ValueError, match=f"batch_size={wrong}: expected 1 or more"):
                 opened.find_batch("AaTopic", ["BB"], batch_size=wrong)
 
 

@@ -113,7 +113,7 @@ class ServeOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class _Running:
+class Running:
     """The parts of a server that runs."""
 
     listener: Listener
@@ -145,7 +145,7 @@ class Server:
         self._address: str | None = None
         self._store: MessageStore | None = None
         self._writer: StoreWriter | None = None
-        self._running: _Running | None = None
+        self.running: Running | None = None
 
     @property
     def address(self) -> str:
@@ -177,7 +177,7 @@ class Server:
             CorruptFileError: The file of offsets or of access keys is corrupt.
             ValueError: The server is running.
         """
-        if self._running is not None:
+        if self.running is not None:
             raise ValueError("the server runs already")
         given = self._given
         if isinstance(given, StoreWriter):
@@ -236,7 +236,7 @@ class Server:
         bound = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         broker.address = self._address = options.advertise or bound
         repeated = [asyncio.create_task(_repeat(service, broker, table_writer))]
-        self._running = _Running(listener, service, broker, table_writer, repeated)
+        self.running = Running(listener, service, broker, table_writer, repeated)
         # This must happen before the first await, so that no request was answered yet.
         if broker.master is not None and writer is not None:
             broker.master = replace(
@@ -295,9 +295,9 @@ class Server:
         Raises:
             OSError: A table cannot be written: topics, groups, or offsets of consumers.
         """
-        if self._running is None:
+        if self.running is None:
             return
-        running, self._running = self._running, None
+        running, self.running = self.running, None
         for task in running.repeated:
             task.cancel()
         try:

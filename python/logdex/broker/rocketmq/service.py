@@ -167,19 +167,19 @@ class BrokerService:
         `put_each` stores messages, if the server takes any. `flushed`: the offset up to which they are on the disk, if producers
         wait for that. `tables` writes the configuration that requests change. Their answers wait for it.
         """
-        self._broker = broker
+        self.broker = broker
         self._access_keys = access_keys
         self._slow_from = int(Cost.FILE if broker.view.is_remote else Cost.SEARCH)
         """The least cost with which a thread answers requests."""
-        self._quick: set[int] = set()
+        self.quick: set[int] = set()
         self._slow_until: dict[int, float] = defaultdict(float)
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(_THREADS, "logdex-serve")
         self._lister = ThreadPoolExecutor(1, "logdex-list")
-        self._peers: dict[Connection, Peer] = {}
-        self._connections: dict[Peer, Connection] = {}
-        self._in_threads = 0
-        self._searches: Counter[Connection] = Counter()
+        self.peers: dict[Connection, Peer] = {}
+        self.connections: dict[Peer, Connection] = {}
+        self.in_threads = 0
+        self.searches: Counter[Connection] = Counter()
         """Requests in threads, by client."""
         self._results = threading.Semaphore(1)
         """Limits the results that wait for the event loop to one, because each may be a frame of the largest size."""
@@ -190,11 +190,11 @@ class BrokerService:
         self._unsaved = 0
         for table in broker.master.tables if broker.master is not None else ():
             table.changed = self._note_change
-        self._held = HeldPulls(self._loop, self._answer_held)
-        self._kept_bytes = 0
+        self.held = HeldPulls(self._loop, self._answer_held)
+        self.kept_bytes = 0
         """Bytes of the requests that wait for a thread, a table, a slave or another client."""
         self._forwarded: dict[int, _Forwarded] = {}
-        self._slaves: LogServer | None = None
+        self.slaves: LogServer | None = None
         self._slave_timeout_s: float | None = None
         self._waiting: set[asyncio.Task[None]] = set()
         self._opaque = 0
@@ -206,13 +206,13 @@ class BrokerService:
 
     def serve_slaves(self, slaves: LogServer, timeout_s: float | None) -> None:
         """Notify slaves of puts. With a timeout, producers wait this long for a slave that has their messages."""
-        self._slaves, self._slave_timeout_s = slaves, timeout_s
+        self.slaves, self._slave_timeout_s = slaves, timeout_s
 
     def connected(self, connection: Connection) -> None:
         """Take a new connection."""
         peer = Peer(connection.address)
-        self._peers[connection] = peer
-        self._connections[peer] = connection
+        self.peers[connection] = peer
+        self.connections[peer] = connection
 
     def frame_length(self, head: bytes) -> int:
         """Return the bytes of a frame. A browser or a collector of metrics gets the counters."""
@@ -226,10 +226,10 @@ class BrokerService:
         """Return the whole frames at the start of these bytes. Consecutive plain sends stay together."""
         # Each request is logged, checked, or waits for a slave by itself.
         is_each_alone = self._access_keys is not None or self._slave_timeout_s is not None
-        master = self._broker.master
+        master = self.broker.master
         if master is None or is_each_alone or requests_log.isEnabledFor(logging.INFO):
             return remoting_frames(data)
-        return remoting_frames(data, master.topics.sends, self._peers[connection].host)
+        return remoting_frames(data, master.topics.sends, self.peers[connection].host)
 
     def received(self, connection: Connection, frame: bytes | Sends) -> None:
         """Process a frame, or several sends."""
@@ -238,10 +238,10 @@ class BrokerService:
             return
         command = RemotingCommand.decode(frame)
         if command.is_answer:
-            self._pass_on(self._peers[connection], command)
+            self._pass_on(self.peers[connection], command)
             return
-        request = Request(command, self._peers[connection])
-        self._broker.counts[_requests(command.code)] += 1
+        request = Request(command, self.peers[connection])
+        self.broker.counts[_requests(command.code)] += 1
         if self._access_keys is not None and (reason := refusal(command, self._access_keys)) is not None:
             self._finish(connection, request, Answer(code=ResponseCode.SYSTEM_ERROR, remark=reason))
         else:
@@ -249,30 +249,30 @@ class BrokerService:
 
     def disconnected(self, connection: Connection) -> None:
         """Remove a client from its groups."""
-        peer = self._peers.pop(connection)
-        del self._connections[peer]
-        self._held.forget(connection)
-        self._tell(self._broker.clients.leave(peer))
+        peer = self.peers.pop(connection)
+        del self.connections[peer]
+        self.held.forget(connection)
+        self._tell(self.broker.clients.leave(peer))
 
     # The rest
 
     def drop_silent(self) -> None:
         """Remove clients without heartbeats from their groups."""
-        self._broker.clients.forget_locks(self._broker.now())
-        for peer in self._broker.clients.silent(self._broker.now()):
-            self._tell(self._broker.clients.leave(peer))
+        self.broker.clients.forget_locks(self.broker.now())
+        for peer in self.broker.clients.silent(self.broker.now()):
+            self._tell(self.broker.clients.leave(peer))
 
     def metrics(self) -> str:
         """Return counters and gauges as a collector of metrics reads them."""
         gauges = {
-            "connections": len(self._connections),
-            "consumer_groups": len(self._broker.clients.consumers),
-            "held_pulls": len(self._held),
-            "requests_in_threads": self._in_threads,
+            "connections": len(self.connections),
+            "consumer_groups": len(self.broker.clients.consumers),
+            "held_pulls": len(self.held),
+            "requests_in_threads": self.in_threads,
         }
         if self._puts is not None:
             gauges["waiting_messages"] = self.waiting()
-        return "".join(f"logdex_{name} {value}\n" for name, value in [*self._broker.counts.items(), *gauges.items()])
+        return "".join(f"logdex_{name} {value}\n" for name, value in [*self.broker.counts.items(), *gauges.items()])
 
     def waiting(self) -> int:
         """Return the number of messages that are not stored yet."""
@@ -284,7 +284,7 @@ class BrokerService:
             task.cancel()
         for forwarded in self._forwarded.values():
             forwarded.timeout.cancel()
-        self._held.clear()
+        self.held.clear()
         self._forwarded.clear()
         # Threads that wait to deliver a result can end.
         self._results.release(_MOST_IN_THREADS + _THREADS)
@@ -301,18 +301,18 @@ class BrokerService:
 
     def grown(self, ends: list[tuple[str, int, int]]) -> None:
         """Answer the held pulls of queues that grew. `ends`: topic, queue id, and queue offset of the next message."""
-        self._broker.view.forget_bounds((topic, queue_id) for topic, queue_id, _ in ends)
-        self._held.grown(ends)
+        self.broker.view.forget_bounds((topic, queue_id) for topic, queue_id, _ in ends)
+        self.held.grown(ends)
 
     async def _poll_queues(self) -> None:
         """Poll the queues with held pulls, because the broker of the store sends no notification."""
         while True:
             await asyncio.sleep(_LOOK_S)
-            queues = self._held.queues()
+            queues = self.held.queues()
             for at in range(0, len(queues), _POLLED_AT_ONCE):
                 begin = self._loop.time()
                 some = queues[at : at + _POLLED_AT_ONCE]
-                self._held.grown(await self._loop.run_in_executor(self._threads, self._ends, some))
+                self.held.grown(await self._loop.run_in_executor(self._threads, self._ends, some))
                 await asyncio.sleep(_REST_OF_LOOKS * (self._loop.time() - begin))
 
     def _ends(self, queues: list[tuple[str, int]]) -> list[tuple[str, int, int]]:
@@ -320,7 +320,7 @@ class BrokerService:
 
     def _end(self, topic: str, queue_id: int) -> int:
         try:
-            return self._broker.view.bounds(topic, queue_id)[1]
+            return self.broker.view.bounds(topic, queue_id)[1]
         except (OSError, ValueError):
             # The answer to the pull reports the error.
             return MAX_INT64
@@ -337,12 +337,12 @@ class BrokerService:
 
     async def _check_some(self, now: int) -> bool:
         """Check as many half messages as fit into memory; return whether there are more."""
-        checks = await self._loop.run_in_executor(self._threads, look_at_halves, self._broker, now)
-        if self._puts is None or self._broker.master is None:
+        checks = await self._loop.run_in_executor(self._threads, look_at_halves, self.broker, now)
+        if self._puts is None or self.broker.master is None:
             return False
         waiting = []
         if checks.given_up:
-            self._broker.master.topics.create(GIVEN_UP_TOPIC, 1, is_own=True)
+            self.broker.master.topics.create(GIVEN_UP_TOPIC, 1, is_own=True)
             if await self._saved() is not None:
                 # They stay in their queue, and the next check finds them.
                 return False
@@ -362,7 +362,7 @@ class BrokerService:
                 return False
         for topic, offset in ((HALF_TOPIC, checks.half_offset), (OP_TOPIC, checks.op_offset)):
             if offset:
-                self._broker.offsets.commit(CHECK_GROUP, topic, 0, offset)
+                self.broker.offsets.commit(CHECK_GROUP, topic, 0, offset)
         return checks.is_cut
 
     def _ask_producer(
@@ -370,7 +370,7 @@ class BrokerService:
     ) -> None:
         _set(done, placed)
         if half is not None and isinstance(placed, list):
-            notice = question(self._broker, half, renewed, placed)
+            notice = question(self.broker, half, renewed, placed)
             self._tell([notice] if notice is not None else [])
 
     def _start(self, connection: Connection, request: Request) -> None:
@@ -389,20 +389,20 @@ class BrokerService:
                 self._finish_saved(connection, request, reply)
             else:
                 self._finish(connection, request, reply)
-        elif code in self._quick:
+        elif code in self.quick:
             self._finish(connection, request, self._answer_timed(request))
         else:
             self._start_thread(connection, request, self._answer_timed)
 
     def _start_thread(self, connection: Connection, request: Request, work: Callable[[Request], Reply]) -> None:
         size = _size(request)
-        if self._in_threads >= _MOST_IN_THREADS or not self._has_space(size):
+        if self.in_threads >= _MOST_IN_THREADS or not self._has_space(size):
             self._finish(connection, request, Answer(code=ResponseCode.SYSTEM_BUSY, remark=_BUSY))
             return
-        self._in_threads += 1
-        self._kept_bytes += size
-        self._searches[connection] += 1
-        if self._searches[connection] == _MOST_OF_CLIENT:
+        self.in_threads += 1
+        self.kept_bytes += size
+        self.searches[connection] += 1
+        if self.searches[connection] == _MOST_OF_CLIENT:
             connection.pause()
         threads = self._lister if HANDLERS[request.command.code].cost == Cost.MANY else self._threads
         done = self._loop.run_in_executor(threads, self._answer_in_thread, connection, request, work)
@@ -410,7 +410,7 @@ class BrokerService:
 
     def _has_space(self, size: int) -> bool:
         """Return whether a request of this size may wait."""
-        return self._held.size + self._kept_bytes + size <= _MOST_KEPT_BYTES
+        return self.held.size + self.kept_bytes + size <= _MOST_KEPT_BYTES
 
     def _answer_in_thread(self, connection: Connection, request: Request, work: Callable[[Request], Reply]) -> Reply:
         # The client may have disconnected meanwhile.
@@ -428,15 +428,15 @@ class BrokerService:
             self._save_changes()
             self._finish(connection, request, Answer(code=ResponseCode.SYSTEM_BUSY, remark=_BUSY, notices=notices))
             return
-        self._kept_bytes += size
-        master = self._broker.master
+        self.kept_bytes += size
+        master = self.broker.master
         topic = reply.needs if isinstance(reply, Put) else None
         self._unsaved += 1
         if master is not None and topic is not None:
             master.topics.waiting[topic] += 1
 
         def then(error: NotSaved | None) -> None:
-            self._kept_bytes -= size
+            self.kept_bytes -= size
             self._unsaved -= 1
             if master is not None and topic is not None:
                 master.topics.waiting[topic] -= 1
@@ -457,10 +457,10 @@ class BrokerService:
 
     def _save(self, then: Callable[[NotSaved | None], None]) -> None:
         self._has_changed = False
-        if self._tables is None or self._broker.master is None:
+        if self._tables is None or self.broker.master is None:
             then(None)
         else:
-            self._tables.save(self._broker.master.tables, then)
+            self._tables.save(self.broker.master.tables, then)
 
     def _saved(self) -> asyncio.Future[NotSaved | None]:
         done: asyncio.Future[NotSaved | None] = self._loop.create_future()
@@ -474,25 +474,25 @@ class BrokerService:
         code = request.command.code
         # The next request to a remote store may be slow, even if this one found its data in memory.
         now = self._loop.time()
-        is_quick = now - begin < _QUICK_S and not self._broker.view.is_remote and HANDLERS[code].cost == Cost.SEARCH
+        is_quick = now - begin < _QUICK_S and not self.broker.view.is_remote and HANDLERS[code].cost == Cost.SEARCH
         if not is_quick:
             self._slow_until[code] = now + _QUICK_AGAIN_S
         if is_quick and now > self._slow_until[code]:
-            self._quick.add(code)
+            self.quick.add(code)
         else:
-            self._quick.discard(code)
+            self.quick.discard(code)
         return reply
 
     def _answer(self, request: Request) -> Reply:
         try:
-            return answer(self._broker, request)
+            return answer(self.broker, request)
         except Exception as error:  # noqa: BLE001 -- logged
             return _fault(request, error)
 
     def _finish_work(self, connection: Connection, request: Request, size: int, done: asyncio.Future[Reply]) -> None:
         self._results.release()
-        self._in_threads -= 1
-        self._kept_bytes -= size
+        self.in_threads -= 1
+        self.kept_bytes -= size
         try:
             reply = None if done.cancelled() else done.result()
             if reply is not None:
@@ -501,11 +501,11 @@ class BrokerService:
                 # A client that is gone must not join its groups again.
                 self._start(connection, request)
         finally:
-            self._searches[connection] -= 1
-            if self._searches[connection] == _MOST_OF_CLIENT - 1:
+            self.searches[connection] -= 1
+            if self.searches[connection] == _MOST_OF_CLIENT - 1:
                 connection.resume()
-            if not self._searches[connection]:
-                del self._searches[connection]
+            if not self.searches[connection]:
+                del self.searches[connection]
 
     def _finish(self, connection: Connection, request: Request, reply: Reply) -> None:
         if isinstance(reply, Answer):
@@ -514,10 +514,10 @@ class BrokerService:
             self._send(connection, request, reply)
         elif isinstance(reply, Hold):
             size = _size(request)
-            if len(self._held) >= _MOST_HELD or not self._has_space(size):
+            if len(self.held) >= _MOST_HELD or not self._has_space(size):
                 self._finish(connection, request, Answer(code=ResponseCode.SYSTEM_BUSY, remark=_BUSY))
             elif connection.is_open:
-                self._held.add(HeldPull(connection, request, reply, size))
+                self.held.add(HeldPull(connection, request, reply, size))
         elif isinstance(reply, Put):
             self._put(connection, request, reply)
         elif isinstance(reply, Forward):
@@ -529,12 +529,12 @@ class BrokerService:
             _log_request(request, reply)
         if not command.is_one_way and connection.is_open:
             connection.send(command.answer(reply.code, reply.ext, reply.body, reply.remark))
-            self._broker.counts["sent_bytes_total"] += len(reply.body)
+            self.broker.counts["sent_bytes_total"] += len(reply.body)
 
     def _tell(self, notices: Iterable[Notice]) -> None:
         rest = iter(notices)
         for notice in islice(rest, _NOTICES_TOGETHER):
-            connection = self._connections.get(notice.peer)
+            connection = self.connections.get(notice.peer)
             if connection is not None:
                 frame = RemotingCommand.request(notice.code, self._next_opaque(), notice.ext, notice.body, one_way=True)
                 connection.send(frame)
@@ -543,7 +543,7 @@ class BrokerService:
             self._loop.call_soon(self._tell, later)
 
     def _put_sends(self, connection: Connection, sends: Sends) -> None:
-        self._broker.counts[_PLAIN_SENDS] += sends.count
+        self.broker.counts[_PLAIN_SENDS] += sends.count
         if self._puts is None or self._puts.is_busy:
             connection.send(sends.refusals(ResponseCode.SYSTEM_BUSY, _REJECTED))
             return
@@ -553,9 +553,9 @@ class BrokerService:
                 connection.send(sends.refusals(ResponseCode.SERVICE_NOT_AVAILABLE, _not_available(placed), REGION))
                 return
             answers, stored = placed
-            self._broker.counts[STORED] += stored
-            if self._slaves is not None:
-                self._slaves.wake()
+            self.broker.counts[STORED] += stored
+            if self.slaves is not None:
+                self.slaves.wake()
             connection.send(answers)
 
         self._puts.put_sends(sends, then)
@@ -576,10 +576,10 @@ class BrokerService:
                 last = placed[-1][1] if isinstance(placed, list) and placed else -1
                 if last >= self._flushed():
                     reply = replace(reply, code=ResponseCode.FLUSH_DISK_TIMEOUT)
-            if self._slaves is not None:
-                self._slaves.wake()
+            if self.slaves is not None:
+                self.slaves.wake()
                 if self._slave_timeout_s is not None and isinstance(reply, Answer) and message.waits:
-                    self._await_slave(connection, request, reply, self._slaves, self._slave_timeout_s)
+                    self._await_slave(connection, request, reply, self.slaves, self._slave_timeout_s)
                     return
             self._finish(connection, request, reply)
 
@@ -603,13 +603,13 @@ class BrokerService:
         if not self._has_space(size):
             self._finish(connection, request, replace(answer, code=ResponseCode.FLUSH_SLAVE_TIMEOUT))
             return
-        self._kept_bytes += size
+        self.kept_bytes += size
 
         async def wait() -> None:
             try:
                 has_it = await slaves.wait_for(end, timeout_s)
             finally:
-                self._kept_bytes -= size
+                self.kept_bytes -= size
             self._finish(
                 connection, request, answer if has_it else replace(answer, code=ResponseCode.FLUSH_SLAVE_TIMEOUT)
             )
@@ -623,7 +623,7 @@ class BrokerService:
             self._start(held.connection, replace(held.request, may_hold=False))
 
     def _ask(self, connection: Connection, request: Request, forward: Forward) -> None:
-        target, size = self._connections.get(forward.peer), _size(request)
+        target, size = self.connections.get(forward.peer), _size(request)
         if target is None or len(self._forwarded) >= _MOST_FORWARDED or not self._has_space(size):
             self._finish(connection, request, Answer(code=ResponseCode.SYSTEM_BUSY, remark=_BUSY))
             return
@@ -631,13 +631,13 @@ class BrokerService:
 
         def too_late() -> None:
             del self._forwarded[opaque]
-            self._kept_bytes -= size
+            self.kept_bytes -= size
             remark = f"The consumer {forward.who} consume and process timeout"
             self._finish(connection, request, Answer(code=ResponseCode.CONSUME_MSG_TIMEOUT, remark=remark))
 
         timeout = self._loop.call_later(_FORWARD_S, too_late)
         self._forwarded[opaque] = _Forwarded(connection, request, forward, timeout, size)
-        self._kept_bytes += size
+        self.kept_bytes += size
         target.send(RemotingCommand.request(forward.code, opaque, forward.ext, forward.body))
 
     def _pass_on(self, peer: Peer, command: RemotingCommand) -> None:
@@ -646,7 +646,7 @@ class BrokerService:
         if asked is not None and asked.forward.peer is peer:
             del self._forwarded[command.opaque]
             asked.timeout.cancel()
-            self._kept_bytes -= asked.size
+            self.kept_bytes -= asked.size
             reply = Answer(code=command.code, remark=command.remark, ext=command.ext or None, body=command.body)
             self._finish(asked.asker, asked.request, reply)
 

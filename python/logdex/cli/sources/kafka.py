@@ -7,7 +7,7 @@ from functools import partial
 from itertools import dropwhile, groupby
 from typing import TYPE_CHECKING, Any
 
-from logdex._core import KeySettings, RemotePath, SegmentReader, dump_file, read_records
+from logdex._core import RemotePath, SegmentReader, dump_file, read_key_settings, read_records
 from logdex.cli.arguments import chosen_columns
 from logdex.cli.output import Progress, complain, say, say_json, say_rows, say_text
 from logdex.cli.sources.opened import LogRead, Opened, Part, Verdict, nothing_matches, say_copied
@@ -429,7 +429,7 @@ def _properties(path: Path) -> dict[str, Any]:
 
 def _key_index(path: Path) -> Part | None:
     """Open the directory that `logdex kafka build-index` wrote."""
-    parts = [place for place in sorted(path.iterdir()) if place.is_dir() and KeySettings.read(place) is not None]
+    parts = [place for place in sorted(path.iterdir()) if place.is_dir() and read_key_settings(place) is not None]
     if not parts:
         return None
 

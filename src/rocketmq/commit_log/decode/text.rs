@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::arrow::columns::Piece;
+use crate::io::usize_of;
 
 /// Writes `ip:port`, or `[ip]:port` with an RFC 5952 address for IPv6. Replaces `text`.
 ///
@@ -146,7 +147,7 @@ impl HostTexts {
         };
         let [first, second, third] = key;
         let mixed = (first ^ second.rotate_left(23) ^ third.rotate_left(41)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let place = usize::try_from(mixed >> (u64::BITS - Self::BITS)).unwrap_or(0);
+        let place = usize_of(mixed >> (u64::BITS - Self::BITS));
         let number = self.places.get(place).copied().unwrap_or(0);
         match self.texts.get(number) {
             Some(text) if text.key == key => number,

@@ -4,8 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::io::ReadAt;
-use crate::io::usize_of;
+use crate::io::{ReadAt, usize_of};
 use crate::report::{Kind, Report};
 use crate::rocketmq::commit_log::decode::block::{Place, Row};
 use crate::rocketmq::commit_log::decode::suspect::Suspect;

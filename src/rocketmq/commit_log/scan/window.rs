@@ -4,8 +4,7 @@
 //! than the window, the length fields are read and checked before the buffer grows. So a corrupt size cannot make it
 //! larger than valid frames need.
 
-use crate::io::u32_of;
-use crate::io::{self, Holes, ReadAt};
+use crate::io::{self, Holes, ReadAt, u32_of};
 use crate::rocketmq::commit_log::frame::{
     self, Found, Frame, FrameBytes, Layout, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, Needs, Refusal, Versions,
 };

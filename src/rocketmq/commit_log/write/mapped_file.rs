@@ -20,8 +20,7 @@ use super::transient_store_pool::{BorrowedBuffer, TransientStorePool, lock};
 use crate::error::{Error, Result};
 use crate::io::disk::{self, Parent};
 use crate::io::regular_file::open_file;
-use crate::io::usize_of;
-use crate::io::{FileMap, ReadAt as _, WriteAt as _};
+use crate::io::{FileMap, ReadAt as _, WriteAt as _, usize_of};
 use crate::rocketmq::file_name;
 use crate::rocketmq::offset_files::{self, Space};
 

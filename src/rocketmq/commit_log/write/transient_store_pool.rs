@@ -4,9 +4,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::{Error, Result};
-use crate::io::FileMap;
 use crate::io::fork::Generation;
-use crate::io::usize_of;
+use crate::io::{FileMap, usize_of};
 
 /// Upstream `transientStorePoolSize`.
 const POOL_SIZE: usize = 5;

@@ -15,10 +15,7 @@ use arrow_array::RecordBatch;
 use crate::arrow::input_columns::{Int32s, Texts, integers, null};
 use crate::error::Result;
 use crate::hash_index::carry_utf8;
-use crate::io::Location;
-use crate::io::i64_of;
-use crate::io::storage;
-use crate::io::usize_of;
+use crate::io::{Location, i64_of, storage, usize_of};
 use crate::report::{self, Report};
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::frame::is_in_queue;
@@ -461,8 +458,9 @@ impl CrossCheck {
 
     /// Returns whether a message of another topic names this queue and this queue offset itself (multi-dispatch).
     fn is_dispatched_to(&self, queue: &Followed, queue_offset: i64, phy_offset: i64) -> Result<bool> {
-        let phy_offset = u64::try_from(phy_offset).unwrap_or(u64::MAX);
-        let Some(message) = self.log.message(phy_offset)? else {
+        let found =
+            u64::try_from(phy_offset).ok().map(|phy_offset| self.log.message(phy_offset)).transpose()?.flatten();
+        let Some(message) = found else {
             return Ok(false);
         };
         let texts = |name| {

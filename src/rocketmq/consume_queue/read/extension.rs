@@ -10,9 +10,7 @@
 
 use super::queue::ConsumeQueue;
 use crate::error::{Error, Result};
-use crate::io::Location;
-use crate::io::usize_of;
-use crate::io::{Access, FileSource, ReadAt as _};
+use crate::io::{Access, FileSource, Location, ReadAt as _, usize_of};
 use crate::rocketmq::offset_files::{self, OffsetFile};
 
 /// Tags codes up to this value are addresses (upstream `ConsumeQueueExt.MAX_ADDR`).

@@ -11,9 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::io::Location;
-use crate::io::usize_of;
-use crate::io::{Access, FileSource, ReadAt};
+use crate::io::{Access, FileSource, Location, ReadAt, usize_of};
 use crate::report::{self, Report};
 use crate::rocketmq::commit_log::CommitLog;
 use crate::rocketmq::consume_queue::unit::{BATCH_FILE_SIZE, BATCH_UNIT_LEN, BatchUnit, FILE_SIZE, UNIT_LEN, Unit};

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use super::files::{Written, WrittenFiles};
 use crate::error::{Error, Result};
-use crate::io::Access;
+use crate::io::{Access, usize_of};
 use crate::rocketmq::consume_queue::read::{
     END_BLANK, ExtensionReader, ExtensionUnit, HEAD, is_extension_address, offset_of,
 };
@@ -72,7 +72,7 @@ impl ExtensionWriter {
         let left = self.files.file_size - at % self.files.file_size;
         if unit.len() as u64 + END_BLANK > left {
             self.units.extend_from_slice(&END);
-            let filled = self.units.len() + usize::try_from(left).unwrap_or(0) - END.len();
+            let filled = self.units.len() + usize_of(left) - END.len();
             self.units.resize(filled, 0);
             at += left;
         }

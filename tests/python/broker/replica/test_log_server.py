@@ -280,8 +280,8 @@ def test_sends_that_wait_for_a_slave_take_a_limited_memory(tmp_path: Path, monke
     async def test() -> None:
         options: dict[str, Any] = {"write": True, "ha_port": 0, "sync_slaves": True}
         async with rocketmq.serve(root, port=0, **options) as server, client(server) as asker:
-            assert server._running is not None
-            broker = server._running.service
+            assert server.running is not None
+            broker = server.running.service
             _, config = await asker.ask(wire.request(26, {}))
             async with slave(int(config.split(b"haListenPort=")[1].split()[0])) as follower:
                 follower.report(0)
@@ -292,12 +292,12 @@ def test_sends_that_wait_for_a_slave_take_a_limited_memory(tmp_path: Path, monke
                 # The second message is stored, but nothing more may wait.
                 header, _ = await asker.read()
                 assert (header["opaque"], header["code"]) == (6, 12)
-                assert 1_000 < broker._kept_bytes <= 1_500
-                end = broker._slaves.end if broker._slaves is not None else 0
+                assert 1_000 < broker.kept_bytes <= 1_500
+                end = broker.slaves.end if broker.slaves is not None else 0
                 follower.report(end)
                 header, _ = await asker.read()
                 assert (header["opaque"], header["code"]) == (5, 0)
-                assert broker._kept_bytes == 0
+                assert broker.kept_bytes == 0
 
     asyncio.run(test())
 

@@ -42,8 +42,8 @@ PULL_END = {**BY_NAME["pull-hold"]["requestExtFields"], "suspendTimeoutMillis": 
 
 
 def _parts(server: rocketmq.Server) -> tuple[listening.Listener, service.BrokerService]:
-    assert server._running is not None
-    return server._running.listener, server._running.service
+    assert server.running is not None
+    return server.running.listener, server.running.service
 
 
 async def _until(condition: Callable[[], bool]) -> None:
@@ -97,7 +97,7 @@ def test_several_requests_are_under_way(run: Callable[..., None]) -> None:
             asker.writer.write(wire.request(11, PULL_END, opaque=1000) + b"".join(frames))
             assert sorted([(await asker.read())[0]["opaque"] for _ in frames]) == [*range(100)]
             _, broker = _parts(server)
-            assert len(broker._held) == 1
+            assert len(broker.held) == 1
 
     run(test)
 
@@ -126,7 +126,7 @@ def test_a_held_pull_gets_what_the_broker_of_the_store_adds(root: Path, tmp_path
     async def body() -> None:
         async with rocketmq.serve(copy, port=0) as server, client(server) as asker:
             asker.writer.write(wire.request(11, {**PULL_END, "queueOffset": "40"}))
-            await _until(lambda: len(_parts(server)[1]._held) == 1)
+            await _until(lambda: len(_parts(server)[1].held) == 1)
             with queue.open("r+b") as file:
                 file.seek(40 * 20)
                 file.write(unit)
@@ -273,7 +273,7 @@ def test_the_advertised_address_is_in_the_route(run: Callable[..., None]) -> Non
     async def test(server: rocketmq.Server) -> None:
         assert server.address == "archive.example:10911"
         listener, _ = _parts(server)
-        host, port = listener._sockets[0].getsockname()
+        host, port = listener.sockets[0].getsockname()
         reader, writer = await asyncio.open_connection(host, port)
         _, body = await Client(reader, writer).ask(wire.request(105, {"topic": "BBTopic"}))
         assert wire.value(body)["brokerDatas"][0]["brokerAddrs"] == {"0": "archive.example:10911"}
@@ -373,7 +373,7 @@ def test_a_client_that_reads_nothing_is_dropped(run: Callable[..., None]) -> Non
             slow.writer.write(question * 20_000)
             await _until(lambda: not listener.connections)
             # It stopped reading requests long before it had answered all.
-            assert broker._broker.counts['requests_total{code="PULL_MESSAGE"}'] < 10_000
+            assert broker.broker.counts['requests_total{code="PULL_MESSAGE"}'] < 10_000
             slow.writer.transport.abort()
 
     run(test, limits=Limits(slow_s=0.3, unsent_bytes=10_000))
@@ -447,12 +447,12 @@ def test_a_client_that_dies_leaves_nothing(run: Callable[..., None]) -> None:
             dying.writer.write(bytes.fromhex(BY_NAME["heartbeat"]["requestHex"]))
             await dying.read()
             dying.writer.write(wire.request(11, PULL_END) * 50 + bytes.fromhex(BY_NAME["key"]["requestHex"]) * 50)
-            await _until(lambda: len(broker._held) == 50)
+            await _until(lambda: len(broker.held) == 50)
             dying.writer.transport.abort()
-        await _until(lambda: not (listener.connections or broker._held or broker._in_threads))
-        assert not broker._broker.clients.consumers
-        assert not broker._peers
-        assert not broker._connections
+        await _until(lambda: not (listener.connections or broker.held or broker.in_threads))
+        assert not broker.broker.clients.consumers
+        assert not broker.peers
+        assert not broker.connections
 
     run(test)
 
@@ -526,7 +526,7 @@ def test_each_request_with_each_byte_flipped_leaves_the_server_whole(run: Callab
         if asker is not None:
             asker.writer.close()
         listener, broker = _parts(server)
-        await _until(lambda: not (listener.connections or broker._held or broker._in_threads))
+        await _until(lambda: not (listener.connections or broker.held or broker.in_threads))
         async with client(server) as last:
             header, body = await last.ask(bytes.fromhex(BY_NAME["pull"]["requestHex"]))
             assert (header["code"], len(body)) == (0, 771)
@@ -545,7 +545,7 @@ def test_each_request_with_a_flipped_length_is_dropped(run: Callable[..., None])
                 async with client(server) as asker:
                     asker.writer.write(frame[:at] + bytes([frame[at] ^ 0xFF]) + frame[at + 1 :])
                     assert at or await asker.is_closed()
-        await _until(lambda: not (listener.connections or broker._held or broker._in_threads))
+        await _until(lambda: not (listener.connections or broker.held or broker.in_threads))
 
     run(test, limits=Limits(slow_s=0.1))
 
@@ -639,7 +639,7 @@ def test_a_fault_after_the_work_of_a_thread_lets_the_client_go_on(
             slow = wire.request(202, {"topic": "BBTopic"})
             asker.writer.write(slow * 2)
             assert (await asker.ask(wire.request(202, {"topic": "BBTopic"}, opaque=7)))[0]["opaque"] == 7
-        assert not broker._searches
+        assert not broker.searches
 
     run(test)
 

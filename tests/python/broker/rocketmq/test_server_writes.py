@@ -359,8 +359,8 @@ def test_the_broker_s_files_are_written_as_they_were(store: Callable[[str], Path
 
     async def body() -> None:
         async with rocketmq.serve(root, port=0, write=True) as server:
-            assert server._running is not None
-            master = server._running.broker.master
+            assert server.running is not None
+            master = server.running.broker.master
             assert master is not None
             for table in master.tables:
                 table.changes += 1
@@ -450,8 +450,8 @@ def test_the_producer_of_a_half_message_is_asked(root: Path, run: Callable[..., 
         header, body = await asker.ask(wire.request(11, PULL))
         assert header["code"] == 0
         assert len(wire.frames(body)) == 1
-        assert server._running is not None
-        offsets = server._running.broker.offsets
+        assert server.running is not None
+        offsets = server.running.broker.offsets
         for _ in range(200):
             if offsets.get("CID_RMQ_SYS_TRANS", "RMQ_SYS_TRANS_HALF_TOPIC", 0) == 2:
                 break
@@ -522,11 +522,11 @@ def test_half_messages_are_checked_with_a_limited_memory(
     monkeypatch.setattr(service, "look_at_halves", note)
 
     async def test(server: rocketmq.Server, asker: Client) -> None:
-        assert server._running is not None
+        assert server.running is not None
         half: dict[str, Any] = {"f": "4", "i": "TRAN_MSG\x01true\x02PGROUP\x01p"}
         for _ in range(5):
             assert (await asker.ask(_send(body=b"x" * 6_000, **half)))[0]["code"] == 0
-        broker = server._running.service
+        broker = server.running.service
         seen: dict[str, str] = {}
         while seen.get("offset") != "5":
             seen = (await asker.ask(wire.request(30, {"topic": HALF_TOPIC, "queueId": "0"})))[0]["extFields"]

@@ -245,17 +245,17 @@ def test_sends_that_wait_for_a_table_take_a_limited_memory(
     monkeypatch.setattr(service, "_MOST_KEPT_BYTES", 3_000)
 
     async def test(served: rocketmq.Server, asker: Client) -> None:
-        assert served._running is not None
-        broker = served._running.service
+        assert served.running is not None
+        broker = served.running.service
         disk.hold_up()
         asker.writer.write(b"".join(send(f"New{number}", opaque=number) for number in range(4)))
         refused = [(await asker.read())[0] for _ in range(2)]
         assert [(header["opaque"], header["code"]) for header in refused] == [(2, 2), (3, 2)]
-        assert 2_000 < broker._kept_bytes <= 3_000
+        assert 2_000 < broker.kept_bytes <= 3_000
         disk.go.set()
         answers = [(await asker.read())[0] for _ in range(2)]
         assert [(header["opaque"], header["code"]) for header in answers] == [(0, 0), (1, 0)]
-        assert broker._kept_bytes == 0
+        assert broker.kept_bytes == 0
 
     run(test)
 
@@ -297,18 +297,18 @@ def test_a_client_that_goes_while_its_heartbeat_is_read_joins_no_group(
     filler = {"groupName": "ghost", "subscriptionDataSet": [{"topic": "T", "subString": "x" * service._LONG_BODY}]}
 
     async def test(served: rocketmq.Server, asker: Client) -> None:
-        assert served._running is not None
-        broker = served._running.service
+        assert served.running is not None
+        broker = served.running.service
         async with client(served) as dying:
             dying.writer.write(heartbeat(filler))
             assert await asyncio.to_thread(begun.wait, 60)
             dying.writer.transport.abort()
-        while len(broker._peers) > 1:
+        while len(broker.peers) > 1:
             await asker.ask(commit("g", 0))
         go.set()
-        while broker._in_threads:
+        while broker.in_threads:
             await asker.ask(commit("g", 0))
-        assert not broker._broker.clients.consumers
+        assert not broker.broker.clients.consumers
 
     run(test)
 
@@ -575,8 +575,8 @@ def test_a_topic_is_configured_for_more_queues_than_it_has(run: Callable[..., No
 
 def test_all_progress_takes_a_time_that_grows_with_the_groups(run: Callable[..., None]) -> None:
     async def test(served: rocketmq.Server, asker: Client) -> None:
-        assert served._running is not None
-        broker = served._running.broker
+        assert served.running is not None
+        broker = served.running.broker
         assert broker.master is not None
         for number in range(20_000):
             broker.master.groups.get(f"g{number}")
@@ -608,8 +608,8 @@ def test_a_topic_of_more_queues_than_an_answer_holds_is_refused(
     run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test(served: rocketmq.Server, asker: Client) -> None:
-        assert served._running is not None
-        master = served._running.broker.master
+        assert served.running is not None
+        master = served.running.broker.master
         assert master is not None
         # A file may have any number.
         huge = {"readQueueNums": 1 << 30, "writeQueueNums": 1 << 30, "perm": 6, "topicName": "Huge"}
