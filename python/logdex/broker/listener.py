@@ -115,7 +115,7 @@ class Connection(asyncio.BufferedProtocol):
         """Whole frames that are split from the buffer but not served yet."""
         self._bytes_of_frames = 0
         self._unsent: list[bytes] = []
-        self.unsent_bytes = 0
+        self._unsent_bytes = 0
         self._is_receiving = False
         self._is_paused = False
         self._pauses = 0
@@ -135,8 +135,8 @@ class Connection(asyncio.BufferedProtocol):
             if not self._unsent and not self._is_receiving:
                 self._listener.soon(self._send_all)
             self._unsent.append(frame)
-            self.unsent_bytes += len(frame)
-            if self.unsent_bytes > _SMALL:
+            self._unsent_bytes += len(frame)
+            if self._unsent_bytes > _SMALL:
                 self._send_all()
 
     def _send_all(self) -> None:
@@ -152,7 +152,7 @@ class Connection(asyncio.BufferedProtocol):
             elif size:
                 self._listener.count_unsent(self, size)
         self._unsent.clear()
-        self.unsent_bytes = 0
+        self._unsent_bytes = 0
 
     @property
     def unsent_bytes(self) -> int:
