@@ -1,4 +1,4 @@
-"""The files of a log directory: their names, what a directory is, and which files of a partition form its log.
+"""The files of a log directory: their names, what a directory is, which files of a partition form its log; remote storage.
 
 Source: LogFileUtils#filenamePrefixFromOffset, LocalLog#parseTopicPartitionName.
 """
@@ -7,13 +7,21 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from os import PathLike
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from logdex import _core
 from logdex._types import MAX_INT64
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+Key: TypeAlias = str | PathLike[str]
+"""A private key: a text in PEM, or the path of such a file."""
+Keys: TypeAlias = Key | Mapping[str, Key]
+"""A key for all key pairs, or a key for each by its name."""
 
 LOG = ".log"
 OFFSET_INDEX = ".index"
@@ -135,3 +143,19 @@ class Listing(NamedTuple):
     leftovers: list[Path]
     strays: list[Path]
     unread: dict[int, str]
+
+
+def join_log_dir(
+    log_dir: Path | None, tiered: str | PathLike[str], keys: Keys | None, storage_options: Mapping[str, str] | None
+) -> Path:
+    """Return the path of a log directory with the files of both; None: remote storage alone."""
+    by_name = keys if isinstance(keys, Mapping) else {} if keys is None else {"": keys}
+    return _core.join_tiered(None if log_dir is None else log_dir.absolute(), tiered, by_name, storage_options)
+
+
+def join_partition(
+    partition_dir: Path, tiered: str | PathLike[str], keys: Keys | None, storage_options: Mapping[str, str] | None
+) -> Path:
+    """Return the path of a partition with the files of both."""
+    place = partition_dir.absolute()
+    return join_log_dir(place.parent, tiered, keys, storage_options) / place.name

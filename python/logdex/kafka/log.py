@@ -12,10 +12,9 @@ from logdex._files import existing_directory, refuse_broker_directory
 from logdex._filesystem import in_filesystem
 from logdex._types import Isolation
 from logdex.hash_index.query import time_bound
-from logdex.kafka.files import MAX_OFFSET, TopicPartition, partition_of
+from logdex.kafka.files import MAX_OFFSET, TopicPartition, join_partition, partition_of
 from logdex.kafka.find import explanation, key_bytes, search
 from logdex.kafka.overview import TIMES, times_and_size, usage
-from logdex.kafka.tiered import join_partition
 from logdex.kafka.verify import verify_log
 from logdex.report import Damage, merge
 from logdex.source import Info, Kind, Source, Table, check_by, detect, grouped
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
 
     from logdex._core import LogSegment, PartitionLog, Pattern, SegmentReader, Slice
     from logdex._types import Access, Check, OnError, Time
+    from logdex.kafka.files import Keys
     from logdex.kafka.find import FindResult, KeyExplanation, PartitionStep
-    from logdex.kafka.tiered import Keys
     from logdex.report import Finding, Report
     from logdex.source import By, Usage
 

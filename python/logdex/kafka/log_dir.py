@@ -15,14 +15,13 @@ from logdex._filesystem import in_filesystem
 from logdex._types import check_int64
 from logdex.errors import CorruptFileError
 from logdex.hash_index.sealed import check_sealed
-from logdex.kafka.files import MAX_OFFSET, TopicPartition
+from logdex.kafka.files import MAX_OFFSET, TopicPartition, join_log_dir
 from logdex.kafka.find import explanation, key_bytes, search
 from logdex.kafka.groups import OFFSETS_TOPIC, group_offsets, group_offsets_at
 from logdex.kafka.key_index import check_max_entries, check_targets, index_partition, partitions_of
 from logdex.kafka.log import BATCH_ROWS, MAX_BATCH_BYTES, Log, opened_files, warn_of_missing_segments
 from logdex.kafka.overview import TIMES, broker_state, times_and_size, usage
 from logdex.kafka.sealed import open_sealed_logs, seal
-from logdex.kafka.tiered import join_log_dir
 from logdex.kafka.verify import verify_checkpoints
 from logdex.report import Report, merge, warn_of_topics
 from logdex.source import Info, Kind, Source, Table, check_by, detect, grouped, matching_topics
@@ -35,8 +34,8 @@ if TYPE_CHECKING:
 
     from logdex._core import LogSegment, Pattern, SealedLogs, SegmentReader
     from logdex._types import Access, Check, Isolation, OnError, Progress, Sealed, Time
+    from logdex.kafka.files import Keys
     from logdex.kafka.find import FindResult, KeyExplanation, PartitionStep
-    from logdex.kafka.tiered import Keys
     from logdex.source import By, GroupOffset, Usage
 
 

@@ -469,6 +469,22 @@ mod tests {
     }
 
     #[test]
+    fn row_groups_that_do_not_follow_each_other_are_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let (_, keys) = sealed(directory.path());
+        let is_corrupt = |change: fn(&mut Group)| {
+            let mut files = keys.files.clone();
+            change(&mut files[0].groups[0]);
+            let catalog = Catalog { layout: Layout::OneLog, files: Vec::new(), keys: files, notes: BTreeMap::new() };
+            let keys = SealedKeys::new(&directory.path().into(), &catalog).unwrap();
+            matches!(keys.for_each(|_| Ok(())), Err(Error::Corrupt { .. }))
+        };
+        assert!(keys.files[0].groups.len() > 1 && !is_corrupt(|_| ()));
+        assert!(is_corrupt(|first| first.begin = u64::MAX / 2));
+        assert!(is_corrupt(|first| first.sizes[0] += 1 << 30));
+    }
+
+    #[test]
     fn a_damaged_or_short_file_is_an_error() {
         let directory = tempfile::tempdir().unwrap();
         let (given, keys) = sealed(directory.path());

@@ -100,6 +100,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_epoch_of_more_than_32_bits_is_damage() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(FILE), "0\n1\n4294967296 7\n").unwrap();
+        assert!(matches!(LeaderEpochs::open(dir.path()), Err(Error::Corrupt { .. })));
+    }
+
+    #[test]
     fn an_epoch_that_goes_down_removes_larger_ones() {
         let dir = tempfile::tempdir().unwrap();
         let mut epochs = LeaderEpochs::open(dir.path()).unwrap();
