@@ -90,7 +90,7 @@ impl Window {
             buffer.resize(wanted, 0);
             self.buffer = buffer;
         }
-        let mut read = |len: usize| source.read_exact_at(self.buffer.get_mut(..len).unwrap_or_default(), at);
+        let mut read = |len: usize| source.read_exact_at(self.buffer.split_at_mut(len).0, at);
         let filled = match read(wanted) {
             Ok(()) => wanted,
             // What is read ahead may be damaged; the bytes that are needed now may not.

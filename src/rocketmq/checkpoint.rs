@@ -78,7 +78,7 @@ impl StoreCheckpoint {
         let fail = |e| Error::io(path, e);
         let mut bytes = [0u8; 24];
         let there = usize_of(file.len()).min(bytes.len());
-        file.read_exact_at(bytes.get_mut(..there).unwrap_or_default(), 0).map_err(fail)?;
+        file.read_exact_at(bytes.split_at_mut(there).0, 0).map_err(fail)?;
         let mut fields = bytes.as_chunks::<8>().0.iter().map(|field| i64::from_be_bytes(*field));
         let mut next = || fields.next().unwrap_or_default();
         let timestamps =

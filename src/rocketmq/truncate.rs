@@ -158,16 +158,15 @@ fn for_each_data(
     let (mut at, mut end) = (begin, begin);
     let mut holes = Holes::default();
     while at < source.len() {
-        let len = usize_of(source.len() - at).min(CHUNK);
-        let bytes = buffer.get_mut(..len).unwrap_or_default();
-        source.read_exact_at(bytes, at).map_err(fail)?;
-        if let Some(last) = bytes.iter().rposition(|byte| *byte != 0) {
+        buffer.resize(usize_of(source.len() - at).min(CHUNK), 0);
+        source.read_exact_at(&mut buffer, at).map_err(fail)?;
+        if let Some(last) = buffer.iter().rposition(|byte| *byte != 0) {
             end = at + last as u64 + 1;
-            take(at, bytes).map_err(fail)?;
+            take(at, &buffer).map_err(fail)?;
         } else {
             holes.met_zeros(&source, at).map_err(fail)?;
         }
-        at = holes.skip(&source, at + len as u64);
+        at = holes.skip(&source, at + buffer.len() as u64);
     }
     Ok(end)
 }

@@ -286,8 +286,8 @@ impl<S: ReadAt> Overlay<S> {
         while at < self.geometry.file_len() {
             // The slots, then the bytes after the last entry.
             let end = if at < entries { entries } else { self.geometry.file_len() };
-            let len = usize::try_from(end - at).unwrap_or(COMPARED).min(COMPARED);
-            let chunk = bytes.get_mut(..len).unwrap_or_default();
+            let len = usize_of(end - at).min(COMPARED);
+            let (chunk, _) = bytes.split_at_mut(len);
             self.base.read_exact_at(chunk, at)?;
             let begin = usize_of(at);
             let is_same = if at < entries {

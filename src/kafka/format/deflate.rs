@@ -30,7 +30,7 @@ pub(crate) fn raw(input: &[u8], level: c_int, out: &mut Vec<u8>) -> io::Result<(
         }
         let bound = z::deflateBound(stream, input.len().try_into().unwrap_or(0));
         out.resize(begin + usize::try_from(bound).unwrap_or(0), 0);
-        let space = out.get_mut(begin..).unwrap_or_default();
+        let (_, space) = out.split_at_mut(begin);
         let (Ok(input_len), Ok(space_len)) = (c_uint::try_from(input.len()), c_uint::try_from(space.len())) else {
             z::deflateEnd(stream);
             return Err(io::ErrorKind::FileTooLarge.into());

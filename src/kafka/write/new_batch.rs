@@ -154,7 +154,7 @@ impl NewBatch {
             count: Some(facts.count),
             ..*like
         };
-        header.write(out.get_mut(begin..).unwrap_or_default());
+        header.write(out.split_at_mut(begin).1);
         Ok(facts)
     }
 }

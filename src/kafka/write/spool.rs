@@ -450,11 +450,14 @@ impl PartitionLog {
             return Err(Error::corrupt(path, chunk.position, expected, found));
         }
         for (at, offset) in places {
-            Header::write_place(bytes.get_mut(at..).unwrap_or_default(), offset, leader_epoch);
+            Header::write_place(bytes.split_at_mut(at).1, offset, leader_epoch);
         }
         let options = AppendOptions::of(Origin::Replication, leader_epoch);
+        let mut rest = &*bytes;
         for group in groups {
-            let part = self.append(bytes.get(group).unwrap_or_default(), options, now)?;
+            let batches;
+            (batches, rest) = rest.split_at(group.len());
+            let part = self.append(batches, options, now)?;
             if whole.first_offset < 0 {
                 whole.first_offset = part.first_offset;
             }

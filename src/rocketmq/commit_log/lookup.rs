@@ -136,7 +136,7 @@ impl<'a> LookUp<'a> {
             return Ok(None);
         }
         let there = usize_of(file.len.saturating_sub(at)).min(head.len());
-        let head = head.get_mut(..there).unwrap_or_default();
+        let (head, _) = head.split_at_mut(there);
         source.read_exact_at(head, at).map_err(|e| Error::io(&file.path, e))?;
         Ok(frame::store_timestamp_of_head(head, self.log.options.versions))
     }

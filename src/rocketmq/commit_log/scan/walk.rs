@@ -43,7 +43,7 @@ enum Following {
 pub(crate) fn uncommitted(source: &impl ReadAt, file: &OffsetFile, at: u64) -> Result<Option<i64>> {
     let mut head = [0; frame::HEAD];
     let len = usize_of(file.len.saturating_sub(at)).min(head.len());
-    let head = head.get_mut(..len).unwrap_or_default();
+    let (head, _) = head.split_at_mut(len);
     source.read_exact_at(head, at).map_err(|e| Error::io(&file.path, e))?;
     let is_batch = frame::is_uncommitted(head, file.start.saturating_add(at));
     Ok(frame::store_timestamp_without_magic(head).filter(|_| is_batch))
