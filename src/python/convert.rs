@@ -6,7 +6,7 @@ use std::thread::available_parallelism;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch};
+use arrow_array::{Array, ArrayRef, BinaryArray, Int64Array, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Field, SchemaRef};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
@@ -215,6 +215,16 @@ pub(super) fn int64_column(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Int
         return Ok(cast(&array, &DataType::Int64, what)?.as_primitive::<Int64Type>().clone());
     }
     value.try_iter()?.map(|item| integer::<Option<i64>>(&item?, what)).collect()
+}
+
+/// A column of bytes from an Arrow array.
+pub(super) fn binary_column(value: &Bound<'_, PyAny>, what: &str) -> PyResult<BinaryArray> {
+    Ok(cast(&any_column(value, what)?, &DataType::Binary, what)?.as_binary::<i32>().clone())
+}
+
+/// A column from an Arrow array.
+pub(super) fn any_column(value: &Bound<'_, PyAny>, what: &str) -> PyResult<ArrayRef> {
+    arrow_array(value)?.ok_or_else(|| PyTypeError::new_err(format!("{what}: expected an Arrow array")))
 }
 
 /// The first row of a column that is null.

@@ -63,5 +63,5 @@ named! {
     log_start_offset    log_end max_batch_bytes max_body_bytes max_bytes max_entries max_index_bytes max_num max_position min_phy_offset n now num offset partition partitions
     piece_bytes previous_end
     phy_offset position prepared_transaction_offset producer_id_expiration_ms queue_end queue_id queue_offset reconsume_times recovery_point size start
-    starting_offset starting_position store_timestamp sys_flag task threads timestamp to transaction_version
+    starting_offset starting_position step store_timestamp sys_flag task threads timestamp to transaction_version
 }

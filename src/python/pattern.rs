@@ -1,17 +1,20 @@
-//! `Pattern`, and the matches of a pattern in rows as text.
+//! `Pattern`, and the matches of a pattern in rows as text and in previews.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
 use pyo3_arrow::PyRecordBatch;
 
+use super::convert;
 use super::handle::Raised;
+use super::integer;
 use super::text_rows::with_zone;
 use crate::arrow::match_rows::{self, Style};
+use crate::arrow::preview;
 use crate::error::Error;
 use crate::matcher::{Field, Matcher, Pattern, PatternText};
 
-register! { class PyPattern; fn match_json_lines, match_text_lines }
+register! { class PyPattern; fn match_json_lines, match_text_lines, previews }
 
 /// A pattern that `messages(matches=...)` and `records(matches=...)` search, with its options.
 ///
@@ -220,4 +223,32 @@ fn match_text_lines(
         py.detach(|| with_zone(zone, |zone| match_rows::text_lines::<Error>(&batch, &compiled, &style, zone, write)));
     raised.check(Ok(()))?;
     written
+}
+
+/// A preview: whether it is a text, the bytes of the value, and the parts of the line, each with whether it is a match.
+type Preview = (bool, usize, Vec<(String, bool)>);
+
+/// Return the start of each body or value on one line, with the matches of a pattern in it; None for a null.
+///
+/// White space becomes single spaces, and that between the tokens of JSON is left out. What is no text is shown as bytes in hex. If the
+/// first match is not near the start, the line begins near it.
+///
+/// Args:
+///     column: A column of bytes.
+///     matches: The pattern; None: nothing is searched.
+///     limit: The letters of a line, about.
+///
+/// Returns:
+///     For each row whether it is a text, its size in bytes, and the parts of the line, each with whether it is a match.
+#[pyfunction]
+#[pyo3(signature = (column, *, matches=None, limit=160))]
+fn previews(
+    py: Python<'_>,
+    column: &Bound<'_, PyAny>,
+    matches: Option<&Bound<'_, PyAny>>,
+    #[pyo3(from_py_with = integer::limit)] limit: u64,
+) -> PyResult<Vec<Option<Preview>>> {
+    let (column, compiled) = (convert::binary_column(column, "column")?, matcher(matches)?);
+    let of_rows = py.detach(|| preview::previews(&column, compiled.as_ref(), limit.try_into().unwrap_or(0)));
+    Ok(of_rows.into_iter().map(|row| row.map(|found| (found.is_text, found.size, found.pieces))).collect())
 }

@@ -1,4 +1,4 @@
-//! Rows of a batch, and times, as text.
+//! Rows of a batch, and times, as text; the number of rows with each value.
 
 use std::sync::Mutex;
 
@@ -8,12 +8,14 @@ use pyo3_arrow::{PyRecordBatch, PySchema};
 
 use super::convert;
 use super::handle::{Raised, lock};
+use super::integer;
 
 use crate::arrow::text_rows;
+use crate::arrow::value_counts::{ValueCounts, value_counts as counts_of};
 use crate::error::{Error, Result};
 use crate::time_text::{self as times, Zone};
 
-register! { fn json_lines, text_lines, format_rows, format_columns, csv_names, csv_lines, distinct, time_text, parse_time }
+register! { fn json_lines, text_lines, format_rows, format_columns, csv_names, csv_lines, distinct, value_counts, time_text, parse_time }
 
 /// Write rows of messages or records as JSON lines, in ASCII; docs/guides/read.md describes the values.
 ///
@@ -132,6 +134,36 @@ fn distinct(column: &Bound<'_, PyAny>) -> PyResult<Vec<i64>> {
     let mut numbers = convert::int64_column(column, "column")?.values().to_vec();
     numbers.dedup();
     Ok(numbers)
+}
+
+/// Return the most frequent values of a column with their number of rows, and the number of different values. Nulls are not counted.
+///
+/// Args:
+///     column: Texts, bytes, numbers or times in ms.
+///     limit: The most values.
+///     separator: A letter that separates values in a text; empty ones are not counted.
+///     step: Numbers and times stand for the multiple of it, the largest one up to them.
+///
+/// Raises:
+///     ValueError: A column of another type.
+#[pyfunction]
+#[pyo3(signature = (column, *, limit, separator=None, step=None))]
+fn value_counts<'py>(
+    py: Python<'py>,
+    column: &Bound<'py, PyAny>,
+    #[pyo3(from_py_with = integer::limit)] limit: u64,
+    separator: Option<char>,
+    #[pyo3(from_py_with = integer::step)] step: Option<i64>,
+) -> PyResult<(Bound<'py, PyAny>, usize)> {
+    let (column, limit) = (convert::any_column(column, "column")?, limit.try_into().unwrap_or(usize::MAX));
+    Ok(match py.detach(|| counts_of(&column, limit, separator, step))? {
+        ValueCounts::Texts(rows, number) => (rows.into_pyobject(py)?, number),
+        ValueCounts::Numbers(rows, number) => (rows.into_pyobject(py)?, number),
+        ValueCounts::Bytes(rows, number) => {
+            let rows: Vec<_> = rows.iter().map(|(bytes, rows)| (PyBytes::new(py, bytes), rows)).collect();
+            (rows.into_pyobject(py)?, number)
+        }
+    })
 }
 
 /// Return a time in ms as ISO 8601, or the number if its year has not four digits; None for None. `zone` is as for `text_lines`.

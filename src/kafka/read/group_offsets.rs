@@ -22,12 +22,19 @@ pub struct Committed {
     pub metadata: Vec<u8>,
 }
 
+/// The most commits of a group over time that are kept. When there are more, every second one is dropped.
+const MOST_COMMITS: usize = 1 << 20;
+
 /// Committed offsets, while the records are read in their order.
 #[derive(Debug, Default)]
 pub struct GroupOffsets {
     committed: BTreeMap<GroupPartition, Committed>,
     /// Protocol types of the groups that have members, or had them.
     protocols: BTreeMap<String, Vec<u8>>,
+    /// The group whose commits are kept over time.
+    watched: Option<String>,
+    /// Time in ms, partition and offset of each of its commits, in the order of the records.
+    commits: Vec<(i64, GroupPartition, i64)>,
 }
 
 impl GroupOffsets {
@@ -49,8 +56,52 @@ impl GroupOffsets {
         };
         let committed = committed(&mut Fields(value));
         let is_known = committed.is_some();
+        if let Some(committed) = committed.as_ref().filter(|_| self.watched.as_ref() == Some(&place.0)) {
+            self.watch(place.clone(), committed);
+        }
         self.committed.extend(committed.map(|committed| (place, committed)));
         is_known
+    }
+
+    /// Keeps the commits of a group over time, too.
+    pub fn watching(group: String) -> Self {
+        Self { watched: Some(group), ..Self::default() }
+    }
+
+    fn watch(&mut self, place: GroupPartition, committed: &Committed) {
+        self.commits.push((committed.timestamp_ms, place, committed.offset));
+        if self.commits.len() > MOST_COMMITS {
+            let mut is_kept = false;
+            self.commits.retain(|_| {
+                is_kept = !is_kept;
+                is_kept
+            });
+        }
+    }
+
+    /// Returns the times of the first and the last commit of the watched group, in ms.
+    pub fn watched_times(&self) -> Option<(i64, i64)> {
+        let times = || self.commits.iter().map(|(time, ..)| *time);
+        times().min().zip(times().max())
+    }
+
+    /// Returns the offsets of the watched group at some times, by topic and partition; `None` before its first commit there.
+    pub fn watched_offsets(&self, times_ms: &[i64]) -> BTreeMap<(String, i32), Vec<Option<i64>>> {
+        let mut by_place: BTreeMap<(String, i32), Vec<(i64, i64)>> = BTreeMap::new();
+        for (time, (_, topic, partition), offset) in &self.commits {
+            by_place.entry((topic.clone(), *partition)).or_default().push((*time, *offset));
+        }
+        let offsets_of = |(place, mut commits): ((String, i32), Vec<(i64, i64)>)| {
+            // A later record replaces an earlier one of the same time.
+            commits.sort_by_key(|(time, _)| *time);
+            let at = |time: &i64| {
+                let after = commits.partition_point(|(committed, _)| committed <= time);
+                after.checked_sub(1).and_then(|last| commits.get(last)).map(|(_, offset)| *offset)
+            };
+            let offsets = times_ms.iter().map(at).collect();
+            (place, offsets)
+        };
+        by_place.into_iter().map(offsets_of).collect()
     }
 
     /// Source: `GroupMetadataValue.json`, `ConsumerGroupMetadataKey.json`.
@@ -112,11 +163,15 @@ impl GroupOffsets {
         records
     }
 
-    /// Returns whether all groups belong to a partition of `__consumer_offsets` if it has this number of partitions. Source:
+    /// Returns the partition of `__consumer_offsets` that a group belongs to if it has this number of partitions. Source:
     /// `GroupCoordinatorService#partitionFor`.
+    pub fn partition_of(group: &str, partitions: i32) -> i32 {
+        (carry_utf8(0, group.as_bytes()) & i32::MAX) % partitions.max(1)
+    }
+
+    /// Returns whether all groups belong to a partition of `__consumer_offsets` if it has this number of partitions.
     pub fn are_of(&self, partition: i32, partitions: i32) -> bool {
-        let of = |group: &String| (carry_utf8(0, group.as_bytes()) & i32::MAX) % partitions.max(1);
-        self.committed.keys().all(|(group, ..)| of(group) == partition)
+        self.committed.keys().all(|(group, ..)| Self::partition_of(group, partitions) == partition)
     }
 
     /// The offsets, by group, topic and partition.
@@ -193,6 +248,23 @@ mod tests {
         assert!(groups.put(&key("g", "t", 2), Some(&value(3, 1, 1))));
         assert!(groups.put(&key("g", "t", 1), None));
         assert_eq!(groups.committed().len(), 1);
+    }
+
+    #[test]
+    fn the_commits_of_one_group_are_kept_over_time() {
+        let mut groups = GroupOffsets::watching("g".to_owned());
+        for (group, partition, offset, time) in
+            [("g", 0, 1, 100), ("h", 0, 9, 150), ("g", 1, 5, 200), ("g", 0, 4, 300), ("g", 0, 3, 250), ("g", 0, 6, 300)]
+        {
+            assert!(groups.put(&key(group, "t", partition), Some(&value(4, offset, time))));
+        }
+        assert!(groups.put(&key("g", "t", 1), None));
+        assert_eq!(groups.watched_times(), Some((100, 300)));
+        let found = groups.watched_offsets(&[99, 100, 249, 250, 300]);
+        assert_eq!(found.len(), 2);
+        assert_eq!(found[&("t".to_owned(), 0)], [None, Some(1), Some(1), Some(3), Some(6)]);
+        assert_eq!(found[&("t".to_owned(), 1)], [None, None, Some(5), Some(5), Some(5)]);
+        assert_eq!(GroupOffsets::default().watched_times(), None);
     }
 
     #[test]

@@ -22,10 +22,28 @@ struct PyGroupOffsets(Mutex<GroupOffsets>);
 
 #[pymethods]
 impl PyGroupOffsets {
-    /// Hold no offsets yet.
+    /// Hold no offsets yet. The commits of the group `watched` are kept over time.
     #[new]
-    fn new() -> Self {
-        Self(Mutex::default())
+    #[pyo3(signature = (watched=None))]
+    fn new(watched: Option<String>) -> Self {
+        Self(Mutex::new(watched.map_or_else(GroupOffsets::default, GroupOffsets::watching)))
+    }
+
+    /// Return the partition of `__consumer_offsets` that a group belongs to if it has this number of partitions.
+    #[staticmethod]
+    fn partition_of(group: &str, #[pyo3(from_py_with = integer::partitions)] partitions: i32) -> i32 {
+        GroupOffsets::partition_of(group, partitions)
+    }
+
+    /// Return the times of the first and the last commit of the watched group, in ms; None: there is none.
+    fn watched_times(&self, py: Python<'_>) -> Option<(i64, i64)> {
+        py.detach(|| lock(&self.0).watched_times())
+    }
+
+    /// Return topic, partition, and the offsets of the watched group at some times in ms; None before its first commit there.
+    fn watched_offsets(&self, py: Python<'_>, times: Vec<i64>) -> Vec<(String, i32, Vec<Option<i64>>)> {
+        let found = py.detach(|| lock(&self.0).watched_offsets(&times));
+        found.into_iter().map(|((topic, partition), offsets)| (topic, partition, offsets)).collect()
     }
 
     /// Take a batch with the columns `key` and `value`, and return how many of its records have an unknown form.
