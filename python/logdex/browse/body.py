@@ -1,14 +1,21 @@
-"""A part of the body of a message as text, as JSON to unfold, or as bytes, without markup that a browser would interpret."""
+"""Bodies of messages without markup that a browser would interpret: previews; a part as text, JSON to unfold, or bytes."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markupsafe import Markup, escape
 
+from logdex import _core
+from logdex.browse.view import rows_of
 from logdex.errors import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from arro3.core import RecordBatch
 
 SHOWN_BYTES = 64 << 10
 """Of a body as text or as bytes on a page; the download has all."""
@@ -74,6 +81,33 @@ def show_body(body: bytes, form: str | None, at: int = 0) -> ShownBody:
     begin = min(at, max(0, len(body) - 1)) // _LINE * _LINE
     part = body[begin : begin + _HEX_BYTES]
     return ShownBody("hex", Markup("\n").join(_hex_lines(part, begin)), len(part), len(body), note, begin)
+
+
+_PREVIEW_BYTES = 32 << 20
+"""Of bodies that are read for the previews of a page. The rows after them have none."""
+
+
+class Preview(NamedTuple):
+    """The start of a body on one line: the parts of the line, each with whether it is a match; `size` is of the body in bytes."""
+
+    is_text: bool
+    size: int
+    pieces: Sequence[tuple[str, bool]]
+
+
+def previews(
+    batches: Iterable[RecordBatch], place: str, column: str, matches: str | None
+) -> Mapping[int, Preview | None]:
+    """Return the previews of a column by another one; None: it is null. What is too much for a page is left out."""
+    found: dict[int, Preview | None] = {}
+    left = _PREVIEW_BYTES
+    for batch in batches:
+        shown = [each and Preview(*each) for each in _core.previews(batch.column(column), matches=matches)]
+        found |= {row[place]: each for row, each in zip(rows_of(batch.select([place])), shown, strict=True)}
+        left -= sum(each.size for each in shown if each is not None)
+        if left < 0:
+            break
+    return found
 
 
 def _text(part: bytes, *, is_whole: bool) -> tuple[Markup, bool]:

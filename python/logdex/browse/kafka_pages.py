@@ -7,25 +7,51 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from logdex._core import TimeIndex, dump_file
-from logdex.browse.body import FORMS, show_body
+from arro3.core import Table
+
+from logdex._core import GroupOffsets, TimeIndex, dump_file, read_records
+from logdex.browse import facets
+from logdex.browse.body import FORMS, Preview, previews, show_body
+from logdex.browse.group_pages import GroupPages
 from logdex.browse.jobs import CheckPages
 from logdex.browse.pictures import COLOURS, Chart, Piece, Series, bars, spans_of, strip
-from logdex.browse.view import Download, Listing, NotThereError, Place, Query, View, call, command, rows_of
+from logdex.browse.view import (
+    Download,
+    Listing,
+    NotThereError,
+    Place,
+    Query,
+    View,
+    address,
+    call,
+    command,
+    file_name,
+    is_internal,
+    rows_of,
+)
 from logdex.errors import CorruptFileError, printable
 from logdex.kafka import checkpoint
 from logdex.kafka.files import LOG, TIME_INDEX, TopicPartition
+from logdex.kafka.groups import OFFSETS_TOPIC
 from logdex.kafka.overview import TIMES, broker_state, times_and_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from logdex._core import SegmentReader
     from logdex._types import Progress
     from logdex.kafka import Log, LogDir, LogSegment
     from logdex.report import Finding, Report
+    from logdex.source import GroupOffset
 
 
 _COLUMNS = ("offset", "timestamp", "key", "producerId", "isTransactional", "isControl")
+SHOWN = ("timestamp", "key", "value", "size", "kind", "producer")
+"""Columns of a list to choose from; the offset is always shown."""
+_USUAL = ("timestamp", "key", "value", "size", "kind")
+_FACETS = {"key": "key", "hour": "timestamp"}
+_COUNTED_BYTES = 64 << 20
+"""Of keys and times that are counted."""
 _FIRST_WINDOW, _MOST_WINDOW = 256, 262_144
 _LONG_STEP_SECONDS = 0.2
 """While a pattern is searched, windows grow only if one takes less: a stranger may have chosen a slow pattern."""
@@ -53,6 +79,7 @@ class RecordPage:
         done: Offsets from where the order begins to where this page ends.
         total: Offsets of the partition.
         findings: The damage that this page skipped.
+        previews: The start of each value, by offset.
     """
 
     HEADS: ClassVar = ("topic", "partition", *_COLUMNS)
@@ -64,6 +91,7 @@ class RecordPage:
     done: int
     total: int
     findings: tuple[Finding, ...]
+    previews: Mapping[int, Preview | None]
 
     def listing(self) -> Listing:
         """Return the rows for JSON and CSV."""
@@ -73,7 +101,14 @@ class RecordPage:
 
 
 def read_page(
-    log: Log, position: int | None, wanted: RecordFilter, *, limit: int, newest_first: bool, seconds: float
+    log: Log,
+    position: int | None,
+    wanted: RecordFilter,
+    *,
+    limit: int,
+    newest_first: bool,
+    seconds: float,
+    is_previewed: bool = False,
 ) -> RecordPage:
     """Read the records next to an offset; the page ends when its time is over."""
     until = time.monotonic() + seconds
@@ -97,24 +132,25 @@ def read_page(
         if wanted.matches is None or time.monotonic() - begun < _LONG_STEP_SECONDS:
             window = min(window * 2, _MOST_WINDOW)
     next_position = None if at == end else at
-    return RecordPage(log.topic, log.partition, rows, next_position, abs(at - begin), high - low, tuple(findings))
+    shown = _previews(log, rows, wanted.matches) if is_previewed and rows else {}
+    done = abs(at - begin)
+    return RecordPage(log.topic, log.partition, rows, next_position, done, high - low, tuple(findings), shown)
+
+
+def _previews(log: Log, rows: Sequence[Mapping[str, Any]], matches: str | None) -> Mapping[int, Preview | None]:
+    """Return the previews of the values of some records, by offset."""
+    offsets = sorted(row["offset"] for row in rows)
+    parts = log.parts(offsets[0], offsets[-1] + 1)
+    columns = ["offset", "value"]
+    read = read_records(parts, columns=columns, offsets=offsets, control=True, on_error="skip", warn=False)
+    return previews(read, "offset", "value", matches)
 
 
 def _read(
     log: Log, span: tuple[int, int], wanted: RecordFilter, most: int, *, newest_first: bool
 ) -> tuple[list[dict[str, Any]], list[Finding]]:
     """Return at most `most` records of a span of offsets, and the damage in it."""
-    reader = log.records(
-        *span,
-        wanted.begin,
-        wanted.end,
-        _COLUMNS,
-        keys=wanted.keys,
-        matches=wanted.matches,
-        isolation="read_committed" if wanted.is_committed else "read_uncommitted",
-        control=wanted.keys is None and wanted.matches is None and not wanted.is_committed,
-        on_error="skip",
-    )
+    reader = _records(log, span, wanted, _COLUMNS, control=True)
     batches = list(reader)
     rows: list[dict[str, Any]] = []
     for batch in reversed(batches) if newest_first else batches:
@@ -126,6 +162,22 @@ def _read(
     return rows, list(reader.damage)
 
 
+def _records(
+    log: Log, span: tuple[int, int], wanted: RecordFilter, columns: Sequence[str], *, control: bool
+) -> SegmentReader:
+    return log.records(
+        *span,
+        wanted.begin,
+        wanted.end,
+        columns,
+        keys=wanted.keys,
+        matches=wanted.matches,
+        isolation="read_committed" if wanted.is_committed else "read_uncommitted",
+        control=control and wanted.keys is None and wanted.matches is None and not wanted.is_committed,
+        on_error="skip",
+    )
+
+
 def key_text(key: bytes) -> str:
     """Return a key as text, or as hex if it is not UTF-8."""
     try:
@@ -135,6 +187,27 @@ def key_text(key: bytes) -> str:
     return text if len(text) <= _SHOWN_KEY else text[:_SHOWN_KEY] + "..."
 
 
+def _next_records(row: GroupOffset) -> str:
+    words = {"topic": row.topic, "partition": row.queue_id, "order": "oldest", "position": row.offset}
+    return address("/records", words)
+
+
+def _word(key: bytes | None) -> str | None:
+    """Return a key as the text of a filter; None if it cannot be one."""
+    try:
+        return None if key is None else key.decode() or None
+    except UnicodeDecodeError:
+        return None
+
+
+def _neighbours(log: Log, at: int, key: str | None) -> tuple[RecordPage, RecordPage]:
+    """Return pages of the record before an offset and of the one after it, of a key if one is given."""
+    wanted = RecordFilter(None if key is None else [key], None, None, None, is_committed=False)
+    before = read_page(log, at, wanted, limit=1, newest_first=True, seconds=_NEIGHBOUR_SECONDS)
+    return before, read_page(log, at + 1, wanted, limit=1, newest_first=False, seconds=_NEIGHBOUR_SECONDS)
+
+
+_NEIGHBOUR_SECONDS = 0.3
 _COUNT_SECONDS = 2.0
 _SEARCH_SECONDS = 4.0
 _MOST_TRANSACTIONS = 200
@@ -159,12 +232,16 @@ class KafkaPages:
         ("/partitions", "Partitions"),
         ("/records", "Records"),
         ("/search", "Search"),
+        ("/groups", "Groups"),
         ("/verify", "Check"),
     )
 
     def __init__(self, logs: LogDir, path: str) -> None:
         self.path = path
         self._logs = logs
+        self._groups = GroupPages(
+            logs, Place(path), self._python("print(logs.groups())"), _next_records, self._lag_over_time
+        )
         self._check = CheckPages.of(Place(path), self._verify, self._python("print(logs.verify())"))
 
     @property
@@ -176,11 +253,13 @@ class KafkaPages:
             "/partition": self.partition,
             "/segment": self.segment,
             "/records": self.records,
+            "/records/tail": self.tail,
+            "/records/new": self.new,
             "/record": self.record,
             "/value": self.value,
             "/search": self.search,
         }
-        return {**own, **self._check.views}
+        return {**own, **self._groups.views, **self._check.views}
 
     @property
     def actions(self) -> Mapping[str, Callable[[], str]]:
@@ -209,6 +288,13 @@ class KafkaPages:
     def _log(self, query: Query) -> Log:
         return self._logs.log(query.needed("topic"), query.needed_number("partition", high=_MOST_PARTITION))
 
+    def _partitions(self, topic: str | None = None) -> list[TopicPartition]:
+        """Return the partitions, those of the broker's own topics last."""
+        return sorted(self._logs.partitions(topic), key=lambda each: is_internal(each.topic))
+
+    def _topics(self) -> list[str]:
+        return list(dict.fromkeys(each.topic for each in self._partitions()))
+
     def _rows(self, partitions: Sequence[TopicPartition]) -> list[dict[str, Any]]:
         """Return facts of partitions that are cheap to read."""
         rows = []
@@ -233,7 +319,7 @@ class KafkaPages:
             topic["partitions"] += 1
             topic["records"] += (row["end_offset"] or 0) - (row["begin_offset"] or 0)
             topic["bytes"] += row["log_bytes"]
-        ordered = sorted(topics.items(), key=lambda item: item[1]["bytes"], reverse=True)
+        ordered = sorted(topics.items(), key=lambda item: (is_internal(item[0]), -item[1]["bytes"]))
         begins, ends = ([row[name] for row in rows if row[name] is not None] for name in TIMES[:2])
         first, last = min(begins, default=None), max(ends, default=None)
         chart, left_out = self._over_time([topic for topic, _ in ordered], first, last)
@@ -286,6 +372,35 @@ class KafkaPages:
         left_out += topics[COLOURS:]
         return bars(series, spans.ticks(), f"offsets per {spans.word} by topic", spans.titles()), left_out
 
+    def _lag_over_time(self, own: Sequence[GroupOffset]) -> Chart | None:
+        """Return the lag of a group at the end of each span, as far as its commits are kept; None if that takes too long."""
+        group, until = own[0].group, time.monotonic() + _COUNT_SECONDS
+        partitions = self._logs.partitions(OFFSETS_TOPIC)
+        # All partitions of the topic are here, or the group is in another one.
+        place = GroupOffsets.partition_of(group, max(each.partition for each in partitions) + 1)
+        committed = GroupOffsets(group)
+        for each in partitions:
+            if each.partition != place:
+                continue
+            for batch in self._logs.log(each.topic, place).records(columns=["key", "value"], on_error="skip"):
+                committed.add(batch)
+                if time.monotonic() >= until:
+                    return None
+        times = committed.watched_times()
+        spans = None if times is None else spans_of(*times)
+        if spans is None or spans.number == 1:
+            return None
+        ends, lags = [begin + spans.length - 1 for begin in spans.begins()], [0] * spans.number
+        here = {(each.topic, each.partition) for each in self._logs.partitions()}
+        for topic, partition, offsets in committed.watched_offsets(ends):
+            if time.monotonic() >= until:
+                return None
+            edges = self._edges(self._logs.log(topic, partition), [0, *ends]) if (topic, partition) in here else []
+            for at, (offset, end) in enumerate(zip(offsets, edges[1:], strict=False)):
+                lags[at] += 0 if offset is None else max(0, end - offset)
+        series = [Series("offsets behind", lags, 2)]
+        return bars(series, spans.ticks(), f"lag at the end of each {spans.word}", spans.titles())
+
     @staticmethod
     def _edges(log: Log, begins: Sequence[int]) -> list[int]:
         """Return the first offset of each time, and the end; nothing if the log is damaged."""
@@ -299,7 +414,7 @@ class KafkaPages:
     def partitions(self, query: Query) -> View:
         """Show the partitions."""
         topic = query.text("topic")
-        partitions = self._logs.partitions(topic)
+        partitions = self._partitions(topic)
         first, most = query.number("from") or 0, query.rows()
         rows = self._rows(partitions[first : first + most])
         heads = ("topic", "partition", "segments", "begin_offset", "end_offset", *TIMES)
@@ -402,30 +517,14 @@ class KafkaPages:
 
     def records(self, query: Query) -> View:
         """Show the records of a partition next to an offset."""
-        partitions = self._logs.partitions()
-        topic, number = query.text("topic"), query.number("partition", high=_MOST_PARTITION)
-        if topic is None and partitions:
-            topic = partitions[0].topic
-        of_topic = [each.partition for each in partitions if each.topic == topic]
-        if number is None and of_topic:
-            number = of_topic[0]
-        filters = query.given("key", "grep", "begin", "end") | {"topic": topic, "partition": number}
-        values: dict[str, Any] = {
-            "filters": filters,
-            "topics": sorted({each.topic for each in partitions}),
-            "page": None,
-        }
-        values |= {
-            "of_topic": of_topic,
-            "is_oldest": query.text("order") == "oldest",
-            "position": query.number("position"),
-        }
-        values["isolation"] = query.text("isolation") or "read_uncommitted"
-        values["kept"] = filters | query.given("order", "rows", "isolation")
+        values = self._list_values(query)
+        topic, number = values["filters"]["topic"], values["filters"]["partition"]
         if topic is None or number is None:
             return View("records.html", "Records", values)
         page = self._page(self._logs.log(topic, number), query, query.rows(), query.text("key"), _COUNT_SECONDS)
         values["page"] = page
+        if query.text("counts") is not None:
+            values["counts"] = self._counts(self._logs.log(topic, number), query, values["kept"])
         key, begin, end = query.text("key"), query.time("begin"), query.time("end")
         grep = query.text("grep")
         ask = call("log.records", begin=begin, end=end, keys=None if key is None else [key], matches=grep)
@@ -439,19 +538,111 @@ class KafkaPages:
             shell = command("cat", self.path, **filters, offset=min(offsets), limit=len(offsets))
         return View("records.html", f"Records of {topic}-{number}", values, page.listing(), shell, python)
 
+    def _list_values(self, query: Query) -> dict[str, Any]:
+        """Return the values of a list of records without its records: the first partition if none is chosen."""
+        partitions = self._partitions()
+        topic, number = query.text("topic"), query.number("partition", high=_MOST_PARTITION)
+        if topic is None and partitions:
+            topic = partitions[0].topic
+        of_topic = [each.partition for each in partitions if each.topic == topic]
+        if number is None and of_topic:
+            number = of_topic[0]
+        filters = query.given("key", "grep", "begin", "end") | {"topic": topic, "partition": number}
+        return {
+            "filters": filters,
+            "topics": self._topics(),
+            "page": None,
+            "of_topic": of_topic,
+            "is_oldest": query.text("order") == "oldest",
+            "position": query.number("position"),
+            "isolation": query.text("isolation") or "read_uncommitted",
+            "kept": filters | query.given("order", "rows", "isolation", "columns"),
+            "columns": SHOWN,
+            "shown": query.columns(SHOWN, _USUAL),
+            "counts": None,
+        }
+
+    def _counts(
+        self, log: Log, query: Query, kept: Mapping[str, Any]
+    ) -> tuple[tuple[int, int, int], list[facets.Facet]]:
+        """Return the number of counted records with their range of offsets, and the values of each unused filter."""
+        log = log.pinned()
+        wanted = self._filter(query, query.text("key"))
+        low, high = log.log_start_offset, log.log_end_offset
+        position = query.number("position")
+        newest_first = query.text("order") != "oldest"
+        if wanted.end is not None:
+            after = log.offset_for_timestamp(wanted.end + 1, special=False)
+            high = high if after is None else after.offset
+        if newest_first:
+            high = high if position is None else max(low, min(position, high))
+            low = max(low, high - facets.MOST_ROWS)
+        else:
+            low = low if position is None else max(low, min(position, high))
+            high = min(high, low + facets.MOST_ROWS)
+        until, batches, spent = time.monotonic() + _COUNT_SECONDS, [], 0
+        reader = _records(log, (low, high), wanted, ("offset", *_FACETS.values()), control=False)
+        for batch in reader:
+            batches.append(batch)
+            spent += batch.nbytes
+            if spent > _COUNTED_BYTES or time.monotonic() > until:
+                high = rows_of(batch.slice(batch.num_rows - 1, 1))[0]["offset"] + 1 if batch.num_rows else high
+                break
+        whole = Table.from_batches(batches, schema=reader.schema).combine_chunks().to_batches()
+        if not whole:
+            return (0, low, high), []
+        names = {name: column for name, column in _FACETS.items() if kept.get(name) is None}
+        return (whole[0].num_rows, low, high), facets.facets(whole[0], names, "/records", {**kept, "counts": 1})
+
+    def tail(self, query: Query) -> View:
+        """Show the newest records of a partition; the page adds those that are written from now on."""
+        return self._new_records("record_tail.html", query)
+
+    def new(self, query: Query) -> View:
+        """Show only the records from an offset on, for a page that polls them."""
+        query.needed_number("position")
+        return self._new_records("record_tail_rows.html", query)
+
+    def _new_records(self, template: str, query: Query) -> View:
+        values = self._list_values(query)
+        topic, number = values["filters"]["topic"], values["filters"]["partition"]
+        if topic is None or number is None:
+            raise NotThereError("there is no such partition here")
+        log, position = self._logs.log(topic, number).pinned(), query.number("position")
+        end, wanted = log.log_end_offset, self._filter(query, query.text("key"))
+        newest_first, seconds = position is None, _COUNT_SECONDS
+        page = read_page(
+            log, position, wanted, limit=query.rows(), newest_first=newest_first, seconds=seconds, is_previewed=True
+        )
+        if not newest_first:
+            page.rows.reverse()
+            end = end if page.next_position is None else page.next_position
+        values |= {"page": page, "position": end, "is_behind": not newest_first and page.next_position is not None}
+        return View(template, f"Live tail of {topic}-{number}", values, page.listing())
+
     def _page(self, log: Log, query: Query, limit: int, key: str | None, seconds: float) -> RecordPage:
+        return read_page(
+            log,
+            query.number("position"),
+            self._filter(query, key),
+            limit=limit,
+            newest_first=query.text("order") != "oldest",
+            seconds=seconds,
+            is_previewed=not {"value", "size"}.isdisjoint(query.columns(SHOWN, _USUAL)),
+        )
+
+    @staticmethod
+    def _filter(query: Query, key: str | None) -> RecordFilter:
         isolation = query.text("isolation") or "read_uncommitted"
         if isolation not in ("read_uncommitted", "read_committed"):
             raise ValueError(f"isolation: expected read_uncommitted or read_committed, found {isolation!r}")
-        wanted = RecordFilter(
+        return RecordFilter(
             None if key is None else [key],
             query.text("grep"),
             query.time("begin"),
             query.time("end"),
             isolation == "read_committed",
         )
-        newest_first = query.text("order") != "oldest"
-        return read_page(log, query.number("position"), wanted, limit=limit, newest_first=newest_first, seconds=seconds)
 
     def _record(self, query: Query) -> tuple[Log, dict[str, Any]]:
         log, at = self._log(query), query.needed_number("offset")
@@ -477,9 +668,11 @@ class KafkaPages:
             "shown": shown,
             "forms": FORMS,
             "at": at,
-            "begin": log.log_start_offset,
-            "end": log.log_end_offset,
+            "neighbours": _neighbours(log, at, None),
+            "same_key": None,
         }
+        if (word := _word(key)) is not None:
+            values["same_key"] = word, _neighbours(log, at, word)
         listing = Listing(tuple(fields), [tuple(fields.values())])
         python = self._python(
             f"log = {call('logs.log', log.topic, log.partition)}", f"print(log.records({at}, {at + 1}).read_all())"
@@ -489,35 +682,44 @@ class KafkaPages:
         return View("record.html", f"Record {at:,} of {log.topic}-{log.partition}", values, listing, shell, python)
 
     def value(self, query: Query) -> View:
-        """Send the whole value as a file."""
-        _, row = self._record(query)
-        raise Download(row["value"] or b"", f"value-{row['offset']}.bin")
+        """Send the whole value, or the whole key, as a file."""
+        log, row = self._record(query)
+        part = "key" if query.text("part") == "key" else "value"
+        raise Download(row[part] or b"", file_name(log.topic, log.partition, row["offset"], part))
 
     def search(self, query: Query) -> View:
-        """Search the records of a topic by key; what time leaves out is named."""
-        topic, key = query.text("topic"), query.text("key")
-        topics = sorted(self._logs.topics)
+        """Search the records of a topic by key or value; what time leaves out is named."""
+        topic, key, grep = query.text("topic"), query.text("key"), query.text("grep")
+        filters = query.given("topic", "key", "begin", "end", "grep")
         values: dict[str, Any] = {
-            "filters": query.given("topic", "key", "begin", "end"),
-            "topics": topics,
+            "filters": filters,
+            "topics": self._topics(),
             "parts": None,
+            "kept": filters | query.given("rows", "columns"),
+            "columns": SHOWN,
+            "shown": query.columns(SHOWN, _USUAL),
         }
-        if topic is None or key is None:
+        if topic is None or (key is None and grep is None):
             return View("kafka_search.html", "Search", values)
         partitions = self._logs.partitions(topic)
         if not partitions:
             raise NotThereError(f"there is no topic {topic!r} here")
         parts = []
         for each in partitions:
-            log = self._logs.log(topic, each.partition)
+            log = self._logs.log(each.topic, each.partition)
             parts.append((each.partition, self._page(log, query, query.rows(), key, _SEARCH_SECONDS / len(partitions))))
         values |= {"parts": parts, "found": sum(len(page.rows) for _, page in parts)}
         listing = Listing(RecordPage.HEADS, [row for _, page in parts for row in page.listing().rows])
         begin, end = query.time("begin"), query.time("end")
-        shell = command("kafka find", self.path, topic, key, begin=begin, end=end)
-        search = call("logs.find", topic, key, begin=begin, end=end)
-        python = self._python(f"for record in {search}:", "    print(record)")
-        return View("kafka_search.html", f"Search: {key}", values, listing, shell, python)
+        if key is not None and grep is None:
+            shell = command("kafka find", self.path, topic, key, begin=begin, end=end)
+            search = call("logs.find", topic, key, begin=begin, end=end)
+            python = self._python(f"for record in {search}:", "    print(record)")
+        else:
+            shell = command("cat", self.path, topic=topic, key=key, grep=grep, begin=begin, end=end)
+            ask = call("logs.records", topic, begin=begin, end=end, keys=key and [key], matches=grep)
+            python = self._python(f"for batch in {ask}:", "    print(batch)")
+        return View("kafka_search.html", f"Search: {key or grep}", values, listing, shell, python)
 
 
 def _producers(path: Any) -> list[dict[str, Any]]:  # noqa: ANN401 -- a local or a remote path

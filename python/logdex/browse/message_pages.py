@@ -1,4 +1,4 @@
-"""Messages of a store: a list that is read by position, one message with all its parts, and a search by key or id."""
+"""Messages of a store: a list that is read by position, its live tail, one message with all its parts, a search by key or id."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from logdex import _core
-from logdex.browse.body import FORMS, show_body
-from logdex.browse.view import Download, Listing, NotThereError, Query, View, call, rows_of
+from logdex._core import MessageFilter
+from logdex.browse import facets
+from logdex.browse.body import FORMS, Preview, previews, show_body
+from logdex.browse.view import Download, Listing, NotThereError, Query, View, call, file_name, is_internal, rows_of
 from logdex.hash_index.query import TimeRange
 from logdex.rocketmq.find import ANY_TOPIC
 
@@ -32,8 +34,15 @@ _COLUMNS = (
     "keys",
     "store_size",
 )
+_FURTHER = ("born_timestamp", "born_host", "reconsume_times")
+SHOWN = ("stored", "topic", "queue", "keys", "tags", "body", "size", "uniq_key", *_FURTHER)
+"""Columns of a list to choose from; the offset is always shown."""
+_USUAL = ("stored", "topic", "queue", "keys", "tags", "body", "size")
 _FILTERS = ("topic", "queue", "key", "tag", "grep", "begin", "end")
+_FACETS = {"topic": "topic", "queue": "queue_id", "tag": "tags", "key": "keys", "hour": "store_timestamp"}
 _MOST_KEYS = 32
+_WALKED_KEYS, _MOST_SAME = 4, 256
+"""Keys of a message whose other messages are looked for, and how many of each."""
 _MOST_LINKS = 1_000
 _PAGE_SECONDS = 2.0
 
@@ -50,6 +59,8 @@ class MessagePages:
         """Return the pages by address."""
         return {
             "/messages": self.messages,
+            "/messages/tail": self.tail,
+            "/messages/new": self.new,
             "/message": self.message,
             "/body": self.body,
             "/search": self.search,
@@ -58,36 +69,29 @@ class MessagePages:
 
     def messages(self, query: Query) -> View:
         """Show the messages next to a position."""
-        topic, queue_id = query.text("topic"), query.number("queue", high=(1 << 31) - 1)
-        key, tag, grep = query.text("key"), query.text("tag"), query.text("grep")
-        begin, end = query.time("begin"), query.time("end")
+        filters = self._filters(query)
         is_oldest = query.text("order") == "oldest"
         position = query.number("position")
-        page = self.store.page(
-            position,
-            topic=topic,
-            queue_id=queue_id,
-            begin=begin,
-            end=end,
-            keys=None if key is None else [key],
-            tags=None if tag is None else [tag],
-            matches=grep,
-            columns=_COLUMNS,
-            limit=query.rows(),
-            newest_first=not is_oldest,
-            seconds=_PAGE_SECONDS,
-        )
-        filters = {"topic": topic, "queue": queue_id, "key": key, "tag": tag, "grep": grep, "begin": begin, "end": end}
+        shown = query.columns(SHOWN, _USUAL)
+        page = self._page(filters, position, _read(shown), limit=query.rows(), newest_first=not is_oldest)
         rows = rows_of(page.batch)
+        kept = query.given(*_FILTERS, "order", "rows", "columns")
         values = {
             "rows": rows,
             "page": page,
             "position": position,
             "is_oldest": is_oldest,
             "filters": query.given(*_FILTERS),
-            "kept": query.given(*_FILTERS, "order", "rows"),
+            "kept": kept,
             "topics": self.topics(),
+            "previews": self.previews(page.batch, filters["grep"]) if "body" in shown else {},
+            "columns": SHOWN,
+            "shown": shown,
+            "counts": None,
         }
+        if query.text("counts") is not None:
+            values["counts"] = self._counts(filters, position, kept, newest_first=not is_oldest)
+        topic = filters["topic"]
         return View(
             "messages.html",
             f"Messages of {topic}" if topic else "Messages",
@@ -96,6 +100,85 @@ class MessagePages:
             self._cat(page, rows, position, filters),
             self._page_call(position, filters, limit=query.rows(), is_oldest=is_oldest),
         )
+
+    def _filters(self, query: Query) -> dict[str, Any]:
+        numbers = {"queue": query.number("queue", high=(1 << 31) - 1)}
+        times = {name: query.time(name) for name in ("begin", "end")}
+        return {name: query.text(name) for name in ("topic", "key", "tag", "grep")} | numbers | times
+
+    def _page(
+        self,
+        filters: Mapping[str, Any],
+        position: int | None,
+        columns: Sequence[str],
+        *,
+        limit: int,
+        newest_first: bool,
+    ) -> MessagePage:
+        key, tag = filters["key"], filters["tag"]
+        return self.store.page(
+            position,
+            topic=filters["topic"],
+            queue_id=filters["queue"],
+            begin=filters["begin"],
+            end=filters["end"],
+            keys=None if key is None else [key],
+            tags=None if tag is None else [tag],
+            matches=filters["grep"],
+            columns=columns,
+            limit=limit,
+            newest_first=newest_first,
+            seconds=_PAGE_SECONDS,
+        )
+
+    def previews(self, batch: RecordBatch, grep: str | None) -> Mapping[int, Preview | None]:
+        """Return the previews of the bodies of some messages, by their offsets."""
+        offsets = batch.column("phy_offset")
+        read = self.store.commit_log.message_batches(offsets, columns=("phy_offset", "body"))
+        return previews(read, "phy_offset", "body", grep)
+
+    def _counts(
+        self, filters: Mapping[str, Any], position: int | None, kept: Mapping[str, Any], *, newest_first: bool
+    ) -> tuple[MessagePage, list[facets.Facet]]:
+        """Return the messages whose values are counted, and the values of each filter that is not used yet."""
+        wanted = {name: column for name, column in _FACETS.items() if filters.get(name) is None}
+        columns = tuple(_FACETS.values())
+        page = self._page(filters, position, columns, limit=facets.MOST_ROWS, newest_first=newest_first)
+        return page, facets.facets(page.batch, wanted, "/messages", {**kept, "counts": 1})
+
+    def tail(self, query: Query) -> View:
+        """Show the newest messages; the page adds those that are written from now on."""
+        return self._new_messages("tail.html", query, None)
+
+    def new(self, query: Query) -> View:
+        """Show only the messages after a position, for a page that polls them."""
+        return self._new_messages("tail_rows.html", query, query.needed_number("position"))
+
+    def _new_messages(self, template: str, query: Query, position: int | None) -> View:
+        filters, shown = self._filters(query), query.columns(SHOWN, _USUAL)
+        end = self.store.commit_log.max_offset
+        page = self._page(filters, position, _read(shown), limit=query.rows(), newest_first=position is None)
+        rows = rows_of(page.batch)
+        is_behind = position is not None and page.next_position is not None
+        if position is not None:
+            rows.reverse()
+        if not is_behind:
+            # The page may have read messages that came after `end` was read.
+            position = max([end, *(row["phy_offset"] + row["store_size"] for row in rows[:1])])
+        else:
+            position = page.next_position
+        values = {
+            "rows": rows,
+            "filters": query.given(*_FILTERS),
+            "kept": query.given(*_FILTERS, "rows", "columns"),
+            "previews": self.previews(page.batch, filters["grep"]) if "body" in shown else {},
+            "shown": shown,
+            "page": page,
+            "position": position,
+            "is_behind": is_behind,
+        }
+        topic = filters["topic"]
+        return View(template, f"Live tail of {topic}" if topic else "Live tail", values, page.batch)
 
     def _cat(
         self, page: MessagePage, rows: Sequence[Mapping[str, Any]], position: int | None, filters: Mapping[str, Any]
@@ -131,7 +214,7 @@ class MessagePages:
 
     def topics(self) -> list[str]:
         """Return the names to choose from."""
-        return self.store.topics
+        return sorted(self.store.topics, key=lambda topic: (is_internal(topic), topic))
 
     def _at(self, query: Query) -> Message:
         at = query.needed_number("at")
@@ -160,6 +243,7 @@ class MessagePages:
             "file": self.store.commit_log.place(at),
             "entries": self._entries(message),
             "neighbours": self._neighbours(message),
+            "same_keys": self._same_keys(message),
         }
         row = Listing(
             (*fields, "properties", "body_bytes"),
@@ -195,14 +279,28 @@ class MessagePages:
                 found[name] = page.batch.column(0)[0].as_py()
         return found
 
+    def _same_keys(self, message: Message) -> list[tuple[str, int | None, int | None]]:
+        """Return the first keys of a message, each with the offsets of the messages before and after that carry it.
+
+        Only the index is asked. Of a key with very many messages the newest ones are known.
+        """
+        found = []
+        for key in _keys(message)[:_WALKED_KEYS]:
+            result = self.store.find(message.topic, key, max_num=_MOST_SAME, scan=False, body_budget=0)
+            offsets = [row["phy_offset"] for row in rows_of(_batch(result))] if result else []
+            before = max((at for at in offsets if at < message.phy_offset), default=None)
+            after = min((at for at in offsets if at > message.phy_offset), default=None)
+            is_known = not result.truncated or message.phy_offset in offsets
+            found.append((key, before, after if is_known else None))
+        return found
+
     def _entries(self, message: Message) -> list[dict[str, Any]]:
         """Return the index entries of each key of a message: file, slot and number; without them if there is none."""
         index = self.store.index
         files = [] if index is None else [file for file in index.files if len(file)]
         files = [f for f in files if f.header.begin_phy_offset <= message.phy_offset <= f.header.end_phy_offset]
-        keys = [message.uniq_key, *(message.keys or "").split(" ")]
         entries = []
-        for key in list(dict.fromkeys(key for key in keys if key))[:_MOST_KEYS]:
+        for key in _keys(message)[:_MOST_KEYS]:
             key_hash = _core.key_hash(_core.index_key(message.topic, key))
             found: dict[str, Any] = {"key": key, "hash": key_hash, "file": None, "slot": None, "position": None}
             for file in files:
@@ -218,37 +316,44 @@ class MessagePages:
         message = self._at(query)
         if message.body is None:
             raise NotThereError(f"the body cannot be decoded: {message.body_error}")
-        raise Download(message.body, f"body-{message.phy_offset}.bin")
+        name = file_name(message.topic, message.queue_id, message.queue_offset, message.phy_offset)
+        raise Download(message.body, name)
 
     def search(self, query: Query) -> View:
         """Search a key or an id, and show each step."""
         key, topic = query.text("key"), query.text("topic")
-        begin, end = query.time("begin"), query.time("end")
-        filters = query.given("key", "topic", "begin", "end")
+        begin, end, grep = query.time("begin"), query.time("end"), query.text("grep")
+        filters = query.given("key", "topic", "begin", "end", "grep")
+        shown = query.columns(SHOWN, _USUAL)
         values: dict[str, Any] = {"topics": self.topics(), "filters": filters, "result": None, "explanation": None}
-        values |= {"rows": [], "by_id": None, "key": key, "is_slow": False}
+        values |= {"rows": [], "by_id": None, "key": key, "is_slow": False, "columns": SHOWN, "shown": shown}
+        values |= {"kept": {**filters, **query.given("rows", "columns")}}
         if key is None:
             return View("search.html", "Search", values)
         limit = query.rows()
         times = TimeRange.of(begin, end)
         result = self.store.find(topic, key, begin=begin, end=end, max_num=limit, body_budget=0, progress=query.go_on)
-        batch = _batch(result)
+        batch = _batch(result, _read(shown))
         by_id = None
         if self.store.is_msg_id(key) and not result:
             by_id = self.store.message(key)
             if by_id is not None and topic in (None, by_id.topic) and times.holds(by_id.store_timestamp):
-                batch = self.store.commit_log.messages([by_id.phy_offset], columns=_COLUMNS)
+                batch = self.store.commit_log.messages([by_id.phy_offset], columns=_read(shown))
             else:
                 by_id = None
+        found = batch.num_rows
+        if grep is not None:
+            batch = self._with_match(batch, grep, _read(shown))
         rows = rows_of(batch)
+        values |= {"found": found, "previews": self.previews(batch, grep) if "body" in shown else {}}
         # Only a search of all topics accepts an offset id.
         asked_topic = ANY_TOPIC if by_id is not None else topic or ANY_TOPIC
         values |= {"result": result, "rows": rows, "by_id": by_id}
-        asked = topic or (rows[0]["topic"] if result else None)
+        asked = topic or next((row["topic"] for row in rows), None)
         if asked is not None and result:
             values["explanation"] = self._explain(asked, key, begin, end)
         # To find out why nothing is found may take seconds, so the page comes first.
-        values["is_slow"] = asked is not None and not rows
+        values["is_slow"] = asked is not None and not found
         return View(
             "search.html",
             f"Search: {key}",
@@ -260,6 +365,13 @@ class MessagePages:
                 "    print(message)",
             ),
         )
+
+    def _with_match(self, batch: RecordBatch, grep: str, columns: Sequence[str]) -> RecordBatch:
+        """Return the messages in whose body a regular expression is found."""
+        log, wanted = self.store.commit_log, MessageFilter(matches=grep)
+        read = list(log.message_batches(batch.column("phy_offset"), columns=["phy_offset"], selection=wanted))
+        offsets = [row["phy_offset"] for each in read for row in rows_of(each)]
+        return log.messages(offsets, columns=columns)
 
     def steps(self, query: Query) -> View:
         """Show the steps of a search alone."""
@@ -279,7 +391,17 @@ class MessagePages:
         return self.store.explain(topic, key, begin=begin, end=end)
 
 
-def _batch(result: FindResult) -> RecordBatch:
+def _keys(message: Message) -> list[str]:
+    """Return the keys of a message and its unique key, each once."""
+    return list(dict.fromkeys(key for key in (*(message.keys or "").split(" "), message.uniq_key) if key))
+
+
+def _read(shown: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns of messages that a list with these columns needs."""
+    return (*_COLUMNS, *(name for name in _FURTHER if name in shown))
+
+
+def _batch(result: FindResult, columns: Sequence[str] = _COLUMNS) -> RecordBatch:
     """Return the messages of a result as one batch, without bodies."""
-    batch: RecordBatch = result.heads().select(list(_COLUMNS)).combine_chunks().to_batches()[0]
+    batch: RecordBatch = result.heads().select(list(columns)).combine_chunks().to_batches()[0]
     return batch

@@ -21,6 +21,7 @@ from urllib.parse import urlencode
 
 import uvicorn
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
@@ -190,11 +191,19 @@ def _environment(pages: Pages, key: str) -> Environment:
         # Texts of messages and files may reverse or hide the text next to them.
         finalize=lambda value: printable(value) if type(value) is str else value,
     )
-    environment.filters["time"] = lambda value: "-" if value is None else (_core.time_text(value) or "-")
+    environment.filters["time"] = _time
     environment.filters["size"] = lambda value: "-" if value is None else size_text(value)
     environment.filters["number"] = lambda value: "-" if value is None else f"{value:,}"
     environment.globals.update(pages=pages, action_key=key, address=address, share=share, version=_core.__version__)
     return environment
+
+
+def _time(value: int | None) -> str:
+    """Return a time in UTC; a browser with scripts adds the local time."""
+    text = _core.time_text(value)
+    if text is None or not text.endswith("Z"):
+        return text or "-"
+    return Markup('<time datetime="{0}"><span>{0}</span></time>').format(text)
 
 
 async def _disconnected(request: Request) -> None:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from logdex._core import MessageFilter
+from logdex.browse.group_pages import GroupPages
 from logdex.browse.index_pages import IndexViews
 from logdex.browse.jobs import CheckPages, Shared
 from logdex.browse.message_pages import MessagePages
 from logdex.browse.pictures import COLOURS, Chart, Piece, Series, Spans, bars, spans_of, strip
-from logdex.browse.view import Listing, NotThereError, Query, View, call, command, rows_of
+from logdex.browse.view import Listing, NotThereError, Query, View, address, call, command, is_internal, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -20,12 +21,18 @@ if TYPE_CHECKING:
     from logdex._core import ConsumeQueue
     from logdex.browse.view import Place
     from logdex.rocketmq import MessageStore
+    from logdex.source import GroupOffset
 
 _COUNT_SECONDS = 2.0
 """Time limit for counting messages for the pictures, in seconds. No page waits for it, and omitted topics are named."""
 _SIZE_SECONDS = 0.3
 """Time limit for measuring the queues of topics for a page, in seconds."""
 _UNITS = 50
+_TOPIC_ORDERS: Mapping[str, Callable[[tuple[str, int, int]], Any]] = {
+    "name": lambda row: row[0],
+    "queues": lambda row: (-row[1], row[0]),
+    "messages": lambda row: (-row[2], row[0]),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +44,8 @@ class _Facts:
     after_damage: int | None
 
     def busiest(self) -> list[tuple[str, int, int]]:
-        """Return the rows of the topics with the most messages."""
-        return sorted(self.overview["topics"], key=lambda row: row[2], reverse=True)[:COLOURS]
+        """Return the rows of the topics with the most messages, the broker's own last."""
+        return sorted(self.overview["topics"], key=lambda row: (is_internal(row[0]), -row[2]))[:COLOURS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +66,7 @@ class StorePages:
         ("/topics", "Topics"),
         ("/messages", "Messages"),
         ("/search", "Search"),
+        ("/groups", "Groups"),
         ("/index", "Index"),
         ("/log", "Log"),
         ("/verify", "Check"),
@@ -70,6 +78,7 @@ class StorePages:
         self._store = store
         self._messages = MessagePages(store, place)
         self._index = IndexViews(lambda: store.index, str(store.layout.index))
+        self._groups = GroupPages(store, place, self._python("print(store.groups())"), _next_unit)
         self._check = CheckPages.of(place, store.verify, self._python("print(store.verify())"))
         self._facts = Shared(self._read_facts)
         self._pictures = Shared(self._draw)
@@ -88,7 +97,7 @@ class StorePages:
             "/log": self.log,
             "/log-file": self.log_file,
         }
-        return {**own, **self._messages.views, **self._index.views, **self._check.views}
+        return {**own, **self._messages.views, **self._groups.views, **self._index.views, **self._check.views}
 
     @property
     def actions(self) -> Mapping[str, Callable[[], str]]:
@@ -215,9 +224,10 @@ class StorePages:
         facts = self._facts.get(query.patience)
         if facts is None:
             return View("counting.html", "Topics", command=self._place.command("info"))
-        rows = sorted(facts.overview["topics"])
-        if query.text("sort") != "name":
-            rows.sort(key=lambda row: row[2], reverse=True)
+        sort = query.text("sort") or "messages"
+        if sort not in _TOPIC_ORDERS:
+            raise ValueError(f"sort: expected one of {', '.join(_TOPIC_ORDERS)}, found {sort!r}")
+        rows = sorted(facts.overview["topics"], key=lambda row: (is_internal(row[0]), _TOPIC_ORDERS[sort](row)))
         first, most = query.number("from") or 0, query.rows()
         shown = rows[first : first + most]
         sizes = self._sizes(shown)
@@ -228,6 +238,7 @@ class StorePages:
             "first": first,
             "next": first + most if first + most < len(rows) else None,
             "kept": query.given("sort", "rows"),
+            "sort": sort,
         }
         python = self._python("print(store.overview()['topics'])")
         return View("topics.html", "Topics", values, listing, self._place.command("info"), python)
@@ -280,6 +291,7 @@ class StorePages:
             "topic": topic,
             "number": number,
             "rows": rows_of(batch),
+            "previews": self._messages.previews(batch, None),
             "low": low,
             "high": high,
             "at": at,
@@ -372,6 +384,10 @@ class StorePages:
             f"reader = {call('store.commit_log.scan', begin_phy_offset=begin, end_phy_offset=end, stop='valid')}"
         )
         return View("log_file.html", f"File {name} of the log", values, rows, command("info", str(path)), python)
+
+
+def _next_unit(row: GroupOffset) -> str:
+    return address("/queue", topic=row.topic, queue=row.queue_id, at=row.offset)
 
 
 def _counts(queues: Sequence[ConsumeQueue], spans: Spans) -> list[int]:

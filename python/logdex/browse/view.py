@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import shlex
 import threading
 import time
@@ -195,6 +196,14 @@ class Query:
         """Return the most rows of a page."""
         return self.number("rows", 1, MOST_ROWS) or USUAL_ROWS
 
+    def columns(self, known: Sequence[str], usual: Sequence[str]) -> list[str]:
+        """Return the chosen columns of a list, in the order of the known ones; `usual` are those without a choice."""
+        word = self.text("columns")
+        chosen = list(usual) if word is None else word.split(",")
+        if unknown := [name for name in chosen if name not in known]:
+            raise ValueError(f"columns: expected some of {', '.join(known)}, found {unknown[0]!r}")
+        return [name for name in known if name in chosen]
+
     def given(self, *names: str) -> dict[str, str | None]:
         """Return the words of these names as they were written; None for one that is not given."""
         return {name: self._words.get(name) for name in names}
@@ -207,6 +216,23 @@ class Download(Exception):  # noqa: N818 -- it ends a page, and is no error
         super().__init__(name)
         self.content = content
         self.name = name
+
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
+_MOST_NAME = 80
+
+
+def file_name(*parts: object, suffix: str = ".bin") -> str:
+    """Return the name of a file to download; a topic may have letters that a header or a file system does not hold."""
+    return "-".join(_UNSAFE.sub("_", str(part))[:_MOST_NAME] for part in parts) + suffix
+
+
+_INTERNAL = ("__", "%RETRY%", "%DLQ%", "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_", "rmq_sys_")
+
+
+def is_internal(topic: str) -> bool:
+    """Return whether a topic is the broker's own, or its broker made it for a consumer group. Such topics are last in lists."""
+    return topic.startswith(_INTERNAL)
 
 
 class Pages(Protocol):

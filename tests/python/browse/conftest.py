@@ -13,7 +13,8 @@ from playwright.sync_api import sync_playwright
 
 import golden
 import golden_kafka
-from browsing import ARGUMENTS, BIG_BODY, NAUGHTY, RIGHT_TO_LEFT, Visitor, serve
+from browsing import ARGUMENTS, BIG_BODY, NAUGHTY, ORDERS, RIGHT_TO_LEFT, Visitor, append_records, serve
+from logdex import kafka
 from logdex.rocketmq import StoreWriter
 
 if TYPE_CHECKING:
@@ -68,6 +69,48 @@ def hostile_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             writer.put_message("hostile", body, keys=f"k{number}", tags=NAUGHTY, properties=properties, sys_flag=flag)
         for key in ("<b>bold</b>", RIGHT_TO_LEFT.replace(" ", "_")):
             writer.put_message("hostile", b"key", keys=key)
+    with serve(root) as site:
+        yield site
+
+
+@pytest.fixture(scope="session")
+def orders_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A store with JSON, text and bytes, in a topic of its own and in topics of the broker."""
+    root = tmp_path_factory.mktemp("orders") / "store"
+    with StoreWriter.open(root) as writer:
+        for number, order in enumerate(ORDERS):
+            body = json.dumps(order, indent=4).encode()
+            writer.put_message(
+                "Orders", body, queue_id=number % 2, keys=[f"o{number}", f"u{number % 3}"], tags=f"T{number % 4}"
+            )
+        writer.put_message("Orders", b"\x00\x01\xfe\xff" * 9, keys="bytes")
+        for _ in range(50):
+            writer.put_message("%RETRY%billing", b"again", keys="o1")
+            writer.put_message("RMQ_SYS_TRACE_TOPIC", b"trace")
+        writer.put_message("Audit", b"a line\r\nand\tanother")
+    with serve(root) as site:
+        yield site
+
+
+@pytest.fixture(scope="session")
+def values_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A log directory with two topics and one of the broker's own."""
+    root = tmp_path_factory.mktemp("values") / "logs"
+    with kafka.LogDirWriter.open(root) as writer:
+        for topic, partitions in (("__internal", 1), ("orders", 2), ("zero", 1)):
+            writer.create_topic(topic, partitions)
+        for partition in range(2):
+            rows = [
+                {
+                    "key": f"u{number % 3}".encode(),
+                    "value": json.dumps(order, indent=2).encode(),
+                    "timestamp": 1_795_260_605_000 + number,
+                }
+                for number, order in enumerate(ORDERS)
+            ]
+            rows += [{"key": b"\xff\xfe", "value": b"\x00\xff", "timestamp": 1_795_270_000_000}]
+            rows += [{"key": b"gone", "value": None, "timestamp": 1_795_270_000_001}]
+            append_records(writer, "orders", partition, rows)
     with serve(root) as site:
         yield site
 

@@ -14,10 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
+from arro3.core import Array, DataType, RecordBatch
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from playwright.sync_api import BrowserContext, Locator, Page
+
+    from logdex.kafka import LogDirWriter
 
 TOKEN = "a-token-for-tests"  # noqa: S105 -- of servers that live as long as a test
 COOKIE = "logdex-{}=" + TOKEN
@@ -28,14 +32,20 @@ ARGUMENTS = (
 # Addresses of the pages of a store, a Kafka log directory and an index directory.
 STORE = (
     "/", "/topics", "/topic?topic=TopicTest", "/queue?topic=TopicTest&queue=0&at=3", "/messages", "/messages?key=nobody",
+    "/messages?counts=1&grep=alpha", "/messages/tail", "/groups", "/group?group=grp-c",
     "/message?at=0", "/message?at=0&form=hex", "/search", "/search?key=k1", "/search?key=nobody&topic=TopicTest",
     "/search/steps?key=k1&topic=TopicTest", "/index", "/log", "/log-file?name=00000000000000000000", "/verify", "/nothing",
 )  # fmt: skip
 KAFKA = (
     "/", "/partitions", "/partition?topic=tx-one&partition=0", "/segment?topic=tx-one&partition=0&base=0", "/records",
+    "/records?counts=1", "/records/tail", "/groups",
     "/record?topic=tx-one&partition=0&offset=6", "/search?topic=tx-two&key=a", "/verify",
 )  # fmt: skip
 INDEX = ("/", "/search?topic=TopicTest&key=k1")
+ORDERS: list[dict[str, Any]] = [
+    {"id": number, "user": f"u{number % 3}", "note": "x" * (number % 5)} for number in range(30)
+]
+"""Bodies of messages and values of records."""
 BIG_BODY = b"0123456789abcdef" * (10 << 16)
 NAUGHTY = '<script>document.title="owned"</script><img src=x onerror="document.title=1">"\'&{{7*7}}'
 RIGHT_TO_LEFT = "\u05e9\u05dc\u05d5\u05dd \u202egnp.exe \u0645\u0631\u062d\u0628\u0627"
@@ -166,6 +176,13 @@ class Visitor:
             self.page.goto(site.address)
         self.page.goto(site.base + path)
         return self.page
+
+
+def append_records(writer: LogDirWriter, topic: str, partition: int, rows: list[dict[str, Any]]) -> None:
+    """Append records with `key`, `value` and `timestamp` to a partition."""
+    types = {"key": DataType.binary(), "value": DataType.binary(), "timestamp": DataType.int64()}
+    columns: dict[str, Any] = {name: Array([row[name] for row in rows], type=kind) for name, kind in types.items()}
+    writer.append(topic, partition, RecordBatch.from_pydict(columns))
 
 
 def follow(link: Locator) -> None:
