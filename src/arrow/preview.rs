@@ -11,6 +11,9 @@ use arrow_array::{Array, BinaryArray};
 
 use crate::matcher::Matcher;
 
+/// Matches are looked for in the first bytes only, and so many: a stranger may have chosen a pattern for which each search is long.
+const SEARCHED: usize = 1 << 20;
+const MOST_MATCHES: usize = 16;
 /// Bytes before the first match that are shown.
 const AROUND: usize = 24;
 /// A letter of a preview takes at most this many bytes: white space between the tokens of JSON is left out.
@@ -36,8 +39,9 @@ pub(crate) fn previews(column: &BinaryArray, matcher: Option<&Matcher>, most: us
 }
 
 fn preview(content: &[u8], matcher: Option<&Matcher>, most: usize) -> Preview {
-    let mut hits =
-        matcher.into_iter().flat_map(|matcher| matcher.ranges(content)).filter(|hit| !hit.is_empty()).peekable();
+    let searched = content.get(..content.len().min(SEARCHED)).unwrap_or_default();
+    let found = matcher.into_iter().flat_map(|matcher| matcher.ranges(searched));
+    let mut hits = found.take(MOST_MATCHES).filter(|hit| !hit.is_empty()).peekable();
     let begin = match hits.peek() {
         Some(hit) if hit.start > AROUND => begin_of_letter(content, hit.start.saturating_sub(AROUND)),
         _ => 0,
@@ -92,7 +96,9 @@ impl JsonPlace {
     /// Returns the place after some bytes.
     fn after(bytes: &[u8]) -> Self {
         let mut place = Self::default();
-        bytes.iter().for_each(|byte| place.pass(*byte == b'"', *byte == b'\\'));
+        for byte in bytes {
+            place.pass(*byte == b'"', *byte == b'\\');
+        }
         place
     }
 
@@ -189,6 +195,13 @@ mod tests {
     }
 
     #[test]
+    fn a_null_has_no_preview() {
+        let found = previews(&BinaryArray::from_opt_vec(vec![Some(b"a"), None]), None, 9);
+        let first = Preview { is_text: true, size: 1, pieces: vec![("a".to_owned(), false)] };
+        assert_eq!(found, [Some(first), None]);
+    }
+
+    #[test]
     fn json_is_compact_and_its_strings_are_as_they_are() {
         let json = b"{\n  \"a b\": [1,  2],\n  \"c\\\"  d\": \"x  y\"\n}";
         assert_eq!(shown(json, None, 50), (true, "{\"a b\":[1,2],\"c\\\"  d\":\"x  y\"}".to_owned()));
@@ -210,6 +223,7 @@ mod tests {
         assert_eq!(shown(b"a bb a\nbb", Some("bb"), 50), (true, "a <bb> a <bb>".to_owned()));
         assert_eq!(shown(b"a  b", Some("a  b"), 50), (true, "<a b>".to_owned()));
         assert_eq!(shown(b"aaa", Some("x*"), 50), (true, "aaa".to_owned()));
+        assert_eq!(shown(&b"b ".repeat(20), Some("b"), 50).1.matches("<b>").count(), MOST_MATCHES);
         let far = [&[b'.'; 1_000][..], b"hit", &[b'.'; 1_000][..]].concat();
         let (is_text, line) = shown(&far, Some("hit"), 60);
         assert!(

@@ -236,13 +236,12 @@ class KafkaPages:
         ("/verify", "Check"),
     )
 
-    def __init__(self, logs: LogDir, path: str) -> None:
-        self.path = path
+    def __init__(self, logs: LogDir, place: Place) -> None:
+        self.path = place.path
+        self._place = place
         self._logs = logs
-        self._groups = GroupPages(
-            logs, Place(path), self._python("print(logs.groups())"), _next_records, self._lag_over_time
-        )
-        self._check = CheckPages.of(Place(path), self._verify, self._python("print(logs.verify())"))
+        self._groups = GroupPages(logs, place, self._python("print(logs.groups())"), _next_records, self._lag_over_time)
+        self._check = CheckPages.of(place, self._verify, self._python("print(logs.verify())"))
 
     @property
     def views(self) -> Mapping[str, Callable[[Query], View]]:
@@ -271,7 +270,8 @@ class KafkaPages:
         self._logs.close()
 
     def _python(self, *lines: str) -> str:
-        return "\n".join(["from logdex.kafka import LogDir", "", f"logs = {call('LogDir.open', self.path)}", *lines])
+        opened = f"logs = {self._place.opened('LogDir.open')}"
+        return "\n".join(["from logdex.kafka import LogDir", "", opened, *lines])
 
     def _verify(self, progress: Progress) -> Report:
         all_logs = [self._logs.log(each.topic, each.partition) for each in self._logs.partitions()]
@@ -347,7 +347,7 @@ class KafkaPages:
             "Overview",
             values,
             listing,
-            command("info", self.path),
+            self._place.command("info"),
             self._python("print(logs.topics)"),
         )
 
@@ -390,12 +390,12 @@ class KafkaPages:
         spans = None if times is None else spans_of(*times)
         if spans is None or spans.number == 1:
             return None
-        ends, lags = [begin + spans.length - 1 for begin in spans.begins()], [0] * spans.number
+        nexts, lags = [begin + spans.length for begin in spans.begins()], [0] * spans.number
         here = {(each.topic, each.partition) for each in self._logs.partitions()}
-        for topic, partition, offsets in committed.watched_offsets(ends):
+        for topic, partition, offsets in committed.watched_offsets([after - 1 for after in nexts]):
             if time.monotonic() >= until:
                 return None
-            edges = self._edges(self._logs.log(topic, partition), [0, *ends]) if (topic, partition) in here else []
+            edges = self._edges(self._logs.log(topic, partition), [0, *nexts]) if (topic, partition) in here else []
             for at, (offset, end) in enumerate(zip(offsets, edges[1:], strict=False)):
                 lags[at] += 0 if offset is None else max(0, end - offset)
         series = [Series("offsets behind", lags, 2)]
@@ -433,7 +433,7 @@ class KafkaPages:
             title,
             values,
             listing,
-            command("info", self.path),
+            self._place.command("info"),
             self._python("print(logs.topics)"),
         )
 
@@ -471,7 +471,14 @@ class KafkaPages:
             ("name", "base_offset", *TIMES), [[row[n] for n in ("name", "base_offset", *TIMES)] for row in rows]
         )
         python = self._python(f"log = {call('logs.log', log.topic, log.partition)}", "print(log.segments)")
-        return View("partition.html", f"Partition {here}", values, listing, command("info", str(log.path)), python)
+        return View(
+            "partition.html",
+            f"Partition {here}",
+            values,
+            listing,
+            command("info", str(log.path), **self._place.options),
+            python,
+        )
 
     def segment(self, query: Query) -> View:
         """Show a map of one segment with its damage, and its time index."""
@@ -535,7 +542,7 @@ class KafkaPages:
         if offsets:
             filters = {"topic": topic, "queue": number, "key": key, "grep": grep, "begin": begin, "end": end}
             filters |= {"isolation": query.text("isolation"), "skip_damaged": bool(page.findings)}
-            shell = command("cat", self.path, **filters, offset=min(offsets), limit=len(offsets))
+            shell = self._place.command("cat", **filters, offset=min(offsets), limit=len(offsets))
         return View("records.html", f"Records of {topic}-{number}", values, page.listing(), shell, python)
 
     def _list_values(self, query: Query) -> dict[str, Any]:
@@ -678,7 +685,7 @@ class KafkaPages:
             f"log = {call('logs.log', log.topic, log.partition)}", f"print(log.records({at}, {at + 1}).read_all())"
         )
         one = {"topic": log.topic, "queue": log.partition, "offset": at, "limit": 1}
-        shell = None if row["isControl"] else command("cat", self.path, **one, body=True)
+        shell = None if row["isControl"] else self._place.command("cat", **one, body=True)
         return View("record.html", f"Record {at:,} of {log.topic}-{log.partition}", values, listing, shell, python)
 
     def value(self, query: Query) -> View:
@@ -712,11 +719,11 @@ class KafkaPages:
         listing = Listing(RecordPage.HEADS, [row for _, page in parts for row in page.listing().rows])
         begin, end = query.time("begin"), query.time("end")
         if key is not None and grep is None:
-            shell = command("kafka find", self.path, topic, key, begin=begin, end=end)
+            shell = self._place.command("kafka find", topic, key, begin=begin, end=end)
             search = call("logs.find", topic, key, begin=begin, end=end)
             python = self._python(f"for record in {search}:", "    print(record)")
         else:
-            shell = command("cat", self.path, topic=topic, key=key, grep=grep, begin=begin, end=end)
+            shell = self._place.command("cat", topic=topic, key=key, grep=grep, begin=begin, end=end)
             ask = call("logs.records", topic, begin=begin, end=end, keys=key and [key], matches=grep)
             python = self._python(f"for batch in {ask}:", "    print(batch)")
         return View("kafka_search.html", f"Search: {key or grep}", values, listing, shell, python)

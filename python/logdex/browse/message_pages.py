@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,7 @@ _FURTHER = ("born_timestamp", "born_host", "reconsume_times")
 SHOWN = ("stored", "topic", "queue", "keys", "tags", "body", "size", "uniq_key", *_FURTHER)
 """Columns of a list to choose from; the offset is always shown."""
 _USUAL = ("stored", "topic", "queue", "keys", "tags", "body", "size")
+"""Columns without a choice; the topic only if it is not a filter."""
 _FILTERS = ("topic", "queue", "key", "tag", "grep", "begin", "end")
 _FACETS = {"topic": "topic", "queue": "queue_id", "tag": "tags", "key": "keys", "hour": "store_timestamp"}
 _MOST_KEYS = 32
@@ -72,7 +74,7 @@ class MessagePages:
         filters = self._filters(query)
         is_oldest = query.text("order") == "oldest"
         position = query.number("position")
-        shown = query.columns(SHOWN, _USUAL)
+        shown = _shown(query)
         page = self._page(filters, position, _read(shown), limit=query.rows(), newest_first=not is_oldest)
         rows = rows_of(page.batch)
         kept = query.given(*_FILTERS, "order", "rows", "columns")
@@ -155,7 +157,7 @@ class MessagePages:
         return self._new_messages("tail_rows.html", query, query.needed_number("position"))
 
     def _new_messages(self, template: str, query: Query, position: int | None) -> View:
-        filters, shown = self._filters(query), query.columns(SHOWN, _USUAL)
+        filters, shown = self._filters(query), _shown(query)
         end = self.store.commit_log.max_offset
         page = self._page(filters, position, _read(shown), limit=query.rows(), newest_first=position is None)
         rows = rows_of(page.batch)
@@ -284,8 +286,10 @@ class MessagePages:
 
         Only the index is asked. Of a key with very many messages the newest ones are known.
         """
-        found = []
+        found, until = [], time.monotonic() + _PAGE_SECONDS
         for key in _keys(message)[:_WALKED_KEYS]:
+            if time.monotonic() >= until:
+                break
             result = self.store.find(message.topic, key, max_num=_MOST_SAME, scan=False, body_budget=0)
             offsets = [row["phy_offset"] for row in rows_of(_batch(result))] if result else []
             before = max((at for at in offsets if at < message.phy_offset), default=None)
@@ -324,7 +328,7 @@ class MessagePages:
         key, topic = query.text("key"), query.text("topic")
         begin, end, grep = query.time("begin"), query.time("end"), query.text("grep")
         filters = query.given("key", "topic", "begin", "end", "grep")
-        shown = query.columns(SHOWN, _USUAL)
+        shown = _shown(query)
         values: dict[str, Any] = {"topics": self.topics(), "filters": filters, "result": None, "explanation": None}
         values |= {"rows": [], "by_id": None, "key": key, "is_slow": False, "columns": SHOWN, "shown": shown}
         values |= {"kept": {**filters, **query.given("rows", "columns")}}
@@ -354,17 +358,16 @@ class MessagePages:
             values["explanation"] = self._explain(asked, key, begin, end)
         # To find out why nothing is found may take seconds, so the page comes first.
         values["is_slow"] = asked is not None and not found
-        return View(
-            "search.html",
-            f"Search: {key}",
-            values,
-            batch,
-            self.place.command("find", asked_topic, key, begin=begin, end=end, max=limit),
-            self._python(
-                f"for message in {call('store.find', topic, key, begin=begin, end=end, max_num=limit)}:",
-                "    print(message)",
-            ),
-        )
+        if grep is None:
+            shell = self.place.command("find", asked_topic, key, begin=begin, end=end, max=limit)
+            ask, each = call("store.find", topic, key, begin=begin, end=end, max_num=limit), "message"
+        else:
+            # A command that searches all messages with the key, not the newest ones alone.
+            shell = self.place.command("cat", topic=topic, key=key, grep=grep, begin=begin, end=end)
+            ask = call("store.messages", topic=topic, keys=[key], matches=grep, begin=begin, end=end)
+            each = "batch"
+        python = self._python(f"for {each} in {ask}:", f"    print({each})")
+        return View("search.html", f"Search: {key}", values, batch, shell, python)
 
     def _with_match(self, batch: RecordBatch, grep: str, columns: Sequence[str]) -> RecordBatch:
         """Return the messages in whose body a regular expression is found."""
@@ -394,6 +397,11 @@ class MessagePages:
 def _keys(message: Message) -> list[str]:
     """Return the keys of a message and its unique key, each once."""
     return list(dict.fromkeys(key for key in (*(message.keys or "").split(" "), message.uniq_key) if key))
+
+
+def _shown(query: Query) -> list[str]:
+    """Return the columns of a list of messages."""
+    return query.columns(SHOWN, [name for name in _USUAL if name != "topic" or query.text("topic") is None])
 
 
 def _read(shown: Sequence[str]) -> tuple[str, ...]:

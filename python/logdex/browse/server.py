@@ -30,6 +30,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from logdex import _core
+from logdex._filesystem import in_filesystem
 from logdex.browse.pictures import share
 from logdex.browse.view import Download, NotThereError, Pages, Place, Query, StoppedError, View, address
 from logdex.errors import DamageWarning, LogdexError, printable
@@ -280,6 +281,7 @@ def browse(
     token: str | None = None,
     started: Callable[[str], object] | None = None,
     storage_options: Mapping[str, str] | None = None,
+    filesystem: object | None = None,
     **options: Any,  # noqa: ANN401 -- those of the open call of each kind
 ) -> None:
     """Serve pages about a path to a browser on this machine, until Ctrl-C. Nothing at the path is changed.
@@ -291,7 +293,9 @@ def browse(
         token: The word that the first address has and a browser then keeps; None: a random one.
         started: Called with the first address as soon as it answers.
         storage_options: Options of the store of a URL; see `MessageStore.open`.
-        options: `hash_slots`, `max_entries` and `commit_log`, as of `MessageStore.open`.
+        filesystem: See `MessageStore.open`.
+        options: `hash_slots`, `max_entries` and `commit_log`, as of `MessageStore.open`; `tiered` and `tiered_keys`, as of
+            `LogDir.open`.
 
     Raises:
         OSError: The path cannot be read, or the port is taken.
@@ -300,7 +304,10 @@ def browse(
     if token is not None and (len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable()):
         raise ValueError(f"token: expected {_SHORTEST_TOKEN} or more ASCII characters")
     token = token or secrets.token_urlsafe(16)
-    pages = open_pages(_core.locate(path, storage_options), str(path), **options)
+    root = (
+        _core.locate(path, storage_options) if filesystem is None else in_filesystem(path, filesystem, storage_options)
+    )
+    pages = open_pages(root, str(path), **options)
     with _listen(port) as listener:
         number = listener.getsockname()[1]
         first = f"http://{HOST}:{number}/?{urlencode({'token': token})}"
@@ -361,13 +368,15 @@ def open_pages(path: Path, name: str, **options: Any) -> Pages:  # noqa: ANN401 
         TypeError: The call that opens this kind of path has no such option.
     """
     given = {option: value for option, value in options.items() if value is not None}
+    # Keys may be texts; a page shows none.
+    shown = {option: value for option, value in given.items() if option != "tiered_keys"}
     kind = kind_to_open(path, given)
     # Only the pages of one broker are imported.
     if kind is Kind.STORE:
         from logdex.browse.store_pages import StorePages  # noqa: PLC0415 -- as above
         from logdex.rocketmq import MessageStore  # noqa: PLC0415 -- as above
 
-        return StorePages(MessageStore.open(path, **given), Place(name, given))
+        return StorePages(MessageStore.open(path, **given), Place(name, shown))
     if kind is Kind.INDEX:
         from logdex.browse.index_pages import IndexPages  # noqa: PLC0415 -- as above
         from logdex.rocketmq import IndexService  # noqa: PLC0415 -- as above
@@ -377,7 +386,7 @@ def open_pages(path: Path, name: str, **options: Any) -> Pages:  # noqa: ANN401 
         from logdex.browse.kafka_pages import KafkaPages  # noqa: PLC0415 -- as above
         from logdex.kafka import LogDir  # noqa: PLC0415 -- as above
 
-        return KafkaPages(LogDir.open(path, **given), name)
+        return KafkaPages(LogDir.open(path, **given), Place(name, shown))
     if kind is Kind.PARTITION:
         raise ValueError(f"{path}: this is a partition's directory; give its log directory, {path.absolute().parent}")
     raise refusal(path, kind)

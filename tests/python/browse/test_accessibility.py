@@ -24,7 +24,7 @@ AXE = (Path(__file__).resolve().parents[1] / "support" / "axe" / "axe.min.js").r
         ("store_site", STORE),
         ("kafka_site", KAFKA),
         ("index_site", INDEX),
-        ("hostile_site", ("/messages", "/message?at=0")),
+        ("hostile_site", ("/messages", "/message?at=0", "/messages?counts=1")),
     ],
 )
 def test_no_page_has_a_finding(  # noqa: PLR0917 -- fixtures and parameters

@@ -64,7 +64,7 @@ def test_on_call_learns_why_a_key_is_not_found(store_site: Site, visitor: Visito
     # The reason comes later, and the page does not wait for it.
     page.locator(".causes").wait_for()
     assert "not-here" in page.locator(".causes").inner_text()
-    assert page.locator(".steps > li").count() == 5
+    assert page.locator(".steps > li").count() == 4
 
 
 def test_on_call_finds_a_message_by_the_brokers_own_id(store_site: Site, visitor: Visitor) -> None:

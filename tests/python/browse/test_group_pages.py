@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import golden_kafka
 from browsing import follow, serve
+from logdex.kafka import LogDir
 from logdex.rocketmq import StoreWriter
 
 if TYPE_CHECKING:
@@ -50,6 +52,18 @@ def test_lags_of_a_log_directory_are_those_of_the_records(tmp_path: Path, visito
         assert page.locator("tbody tr").count() == 2
         follow(page.locator("tbody").get_by_role("link").first)
         assert page.get_by_role("heading", level=1).inner_text() == "Records of orders-0"
+
+
+def test_the_lag_over_time_is_that_of_the_groups_as_of_each_time(tmp_path: Path, visitor: Visitor) -> None:
+    golden_kafka.unpack_archive(GOLDEN / "logs.tar.xz", tmp_path / "logs")
+    with serve(tmp_path / "logs") as site, LogDir.open(tmp_path / "logs") as logs:
+        page = visitor.open(site, "/group?group=plain")
+        bars = page.get_by_role("img", name="lag at the end of each 100 ms").locator("title").all_text_contents()
+        found = {time: int(lag.removesuffix(" offsets behind")) for time, lag in (bar.split(": ") for bar in bars)}
+        assert len(found) == 3
+        for time, lag in found.items():
+            end = int(datetime.fromisoformat(time.replace("Z", "+00:00")).timestamp() * 1000) + 99
+            assert lag == sum(row.lag or 0 for row in logs.groups("plain", as_of=end)) > 0
 
 
 def test_a_store_without_groups_says_so(tmp_path: Path, visitor: Visitor) -> None:

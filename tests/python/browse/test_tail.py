@@ -43,6 +43,24 @@ def test_messages_come_to_the_top_as_they_are_written(tmp_path: Path, visitor: V
             assert page.locator("#poll").count() == 1
 
 
+def test_a_server_that_does_not_answer_is_asked_again(tmp_path: Path, visitor: Visitor) -> None:
+    with StoreWriter.open(tmp_path / "store") as writer:
+        writer.put_message("Orders", b"old")
+        writer.flush()
+        with serve(tmp_path / "store") as site:
+            page = visitor.open(site, "/messages/tail")
+            page.route("**/messages/new?*", lambda route: route.abort())
+            page.get_by_text("No answer").wait_for()
+            page.unroute("**/messages/new?*")
+            writer.put_message("Orders", b"new")
+            writer.flush()
+            page.get_by_text("new", exact=True).wait_for()
+            assert page.get_by_text("No answer").count() == 0
+    # The browser reports the requests that failed.
+    assert visitor.errors
+    visitor.errors.clear()
+
+
 def test_a_burst_is_read_to_its_end(tmp_path: Path, visitor: Visitor) -> None:
     root = tmp_path / "store"
     with StoreWriter.open(root) as writer:

@@ -99,6 +99,7 @@ def test_each_page_of_messages_shows_the_command_that_prints_them(
     [
         "/messages?topic=-rf", "/messages?topic=-rf&queue=1&rows=3", "/messages?key=-k&rows=7", "/messages?topic=absent",
         "/messages?order=oldest&tag=T1&rows=4", "/search?key=-k", "/search?key=-k&topic=-rf&rows=3", "/search?key=absent",
+        "/search?key=-k&topic=orders&grep=bod.$",
         "/queue?topic=-rf&queue=1&from=2&rows=3",
     ],
 )  # fmt: skip

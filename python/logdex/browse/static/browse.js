@@ -64,6 +64,11 @@ document.addEventListener("htmx:beforeRequest", (event) => {
   if (document.hidden || pause.getAttribute("aria-pressed") === "true") event.preventDefault();
 });
 
+document.addEventListener("htmx:afterRequest", (event) => {
+  const state = document.getElementById("tail-state");
+  if (state) state.textContent = event.detail.successful ? "" : "No answer; the page goes on asking.";
+});
+
 document.addEventListener("htmx:afterSettle", () => {
   showLocal(document);
   const poll = document.getElementById("poll");
