@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from logdex import _core
-from logdex.browse.view import address
+from logdex.browse.view import address, is_internal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,7 +47,11 @@ def facets(batch: RecordBatch, columns: Mapping[str, str], path: str, kept: Mapp
             separator=" " if is_keys else None,
             step=_HOUR if is_time else None,
         )
-        shown = [_value(name, value, count, path, kept) for value, count in (sorted(rows) if is_time else rows)]
+        if is_time:
+            rows.sort()
+        elif name == "topic":
+            rows.sort(key=lambda row: is_internal(row[0]))
+        shown = [_value(name, value, count, path, kept) for value, count in rows]
         if shown:
             found.append(Facet(name, shown, number))
     return found

@@ -73,6 +73,7 @@ class GroupPages:
             "next": first + most if first + most < len(groups) else None,
             "kept": query.given("rows"),
             "most": groups[0].lag if groups else 0,
+            "has_times": any(group.last is not None for group in groups),
         }
         return View(
             "groups.html", "Consumer groups", values, _listing(rows), self._place.command("groups"), self._python

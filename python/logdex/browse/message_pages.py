@@ -144,6 +144,9 @@ class MessagePages:
     ) -> tuple[MessagePage, list[facets.Facet]]:
         """Return the messages whose values are counted, and the values of each filter that is not used yet."""
         wanted = {name: column for name, column in _FACETS.items() if filters.get(name) is None}
+        if "topic" in wanted:
+            # Queues of different topics have the same numbers.
+            wanted.pop("queue", None)
         columns = tuple(_FACETS.values())
         page = self._page(filters, position, columns, limit=facets.MOST_ROWS, newest_first=newest_first)
         return page, facets.facets(page.batch, wanted, "/messages", {**kept, "counts": 1})

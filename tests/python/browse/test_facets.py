@@ -29,6 +29,7 @@ def test_values_are_counted_and_each_narrows_the_list(store_site: Site, visitor:
     topics, tags = Counter(row["topic"] for row in rows), Counter(row["tags"] for row in rows if row.get("tags"))
     keys = Counter(key for row in rows for key in (row.get("keys") or "").split(" ") if key)
     assert facet(page, "topic") == dict(topics.most_common(10))
+    assert [topic.startswith(("%", "RMQ", "SCHEDULE")) for topic in facet(page, "topic")] == [False] * 6 + [True] * 4
     assert facet(page, "tag") == {tag: tags[tag] for tag in facet(page, "tag")}
     assert sorted(facet(page, "key").values(), reverse=True) == [count for _, count in keys.most_common(10)]
     assert facet(page, "hour") == {"2026-11-21T11:00Z": len(rows)}
