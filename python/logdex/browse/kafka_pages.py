@@ -382,7 +382,8 @@ class KafkaPages:
         for each in partitions:
             if each.partition != place:
                 continue
-            for batch in self._logs.log(each.topic, place).records(columns=["key", "value"], on_error="skip"):
+            log = self._logs.log(each.topic, place)
+            for batch in log.records(columns=["key", "value"], isolation="read_committed", on_error="skip"):
                 committed.add(batch)
                 if time.monotonic() >= until:
                     return None
@@ -627,7 +628,9 @@ class KafkaPages:
         values |= {"page": page, "position": end, "is_behind": not newest_first and page.next_position is not None}
         return View(template, f"Live tail of {topic}-{number}", values, page.listing())
 
-    def _page(self, log: Log, query: Query, limit: int, key: str | None, seconds: float) -> RecordPage:
+    def _page(
+        self, log: Log, query: Query, limit: int, key: str | None, seconds: float, *, is_previewed: bool = True
+    ) -> RecordPage:
         return read_page(
             log,
             query.number("position"),
@@ -635,7 +638,7 @@ class KafkaPages:
             limit=limit,
             newest_first=query.text("order") != "oldest",
             seconds=seconds,
-            is_previewed=not {"value", "size"}.isdisjoint(query.columns(SHOWN, _USUAL)),
+            is_previewed=is_previewed and not {"value", "size"}.isdisjoint(query.columns(SHOWN, _USUAL)),
         )
 
     @staticmethod
@@ -711,10 +714,13 @@ class KafkaPages:
         partitions = self._logs.partitions(topic)
         if not partitions:
             raise NotThereError(f"there is no topic {topic!r} here")
-        parts = []
+        parts, seconds = [], _SEARCH_SECONDS / len(partitions)
+        until = time.monotonic() + 2 * _SEARCH_SECONDS
         for each in partitions:
-            log = self._logs.log(each.topic, each.partition)
-            parts.append((each.partition, self._page(log, query, query.rows(), key, _SEARCH_SECONDS / len(partitions))))
+            query.go_on()
+            log, is_previewed = self._logs.log(each.topic, each.partition), time.monotonic() < until
+            page = self._page(log, query, query.rows(), key, seconds, is_previewed=is_previewed)
+            parts.append((each.partition, page))
         values |= {"parts": parts, "found": sum(len(page.rows) for _, page in parts)}
         listing = Listing(RecordPage.HEADS, [row for _, page in parts for row in page.listing().rows])
         begin, end = query.time("begin"), query.time("end")

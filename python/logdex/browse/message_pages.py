@@ -46,6 +46,8 @@ _MOST_KEYS = 32
 _WALKED_KEYS, _MOST_SAME = 4, 256
 """Keys of a message whose other messages are looked for, and how many of each."""
 _MOST_LINKS = 1_000
+_SEARCHED_TOGETHER = 16
+"""Bodies that are searched in one call; each may have 64 MiB."""
 _PAGE_SECONDS = 2.0
 
 
@@ -350,7 +352,7 @@ class MessagePages:
                 by_id = None
         found = batch.num_rows
         if grep is not None:
-            batch = self._with_match(batch, grep, _read(shown))
+            batch, values["searched"] = self._with_match(batch, grep, _read(shown), query)
         rows = rows_of(batch)
         values |= {"found": found, "previews": self.previews(batch, grep) if "body" in shown else {}}
         # Only a search of all topics accepts an offset id.
@@ -372,12 +374,19 @@ class MessagePages:
         python = self._python(f"for {each} in {ask}:", f"    print({each})")
         return View("search.html", f"Search: {key}", values, batch, shell, python)
 
-    def _with_match(self, batch: RecordBatch, grep: str, columns: Sequence[str]) -> RecordBatch:
-        """Return the messages in whose body a regular expression is found."""
-        log, wanted = self.store.commit_log, MessageFilter(matches=grep)
-        read = list(log.message_batches(batch.column("phy_offset"), columns=["phy_offset"], selection=wanted))
-        offsets = [row["phy_offset"] for each in read for row in rows_of(each)]
-        return log.messages(offsets, columns=columns)
+    def _with_match(
+        self, batch: RecordBatch, grep: str, columns: Sequence[str], query: Query
+    ) -> tuple[RecordBatch, int]:
+        """Return the messages in whose body a regular expression is found, and how many were searched in the time."""
+        log, wanted, until = self.store.commit_log, MessageFilter(matches=grep), time.monotonic() + _PAGE_SECONDS
+        places, offsets, searched = batch.column("phy_offset"), [], 0
+        while searched < batch.num_rows and time.monotonic() < until:
+            query.go_on()
+            part = places.slice(searched, min(_SEARCHED_TOGETHER, batch.num_rows - searched))
+            for found in log.message_batches(part, columns=["phy_offset"], selection=wanted):
+                offsets += [row["phy_offset"] for row in rows_of(found)]
+            searched += len(part)
+        return log.messages(offsets, columns=columns), searched
 
     def steps(self, query: Query) -> View:
         """Show the steps of a search alone."""
