@@ -363,27 +363,36 @@ impl SealedLogs {
         header: Option<&str>,
         times: TimeRange,
     ) -> Result<Vec<Candidates>> {
-        let nothing = || vec![Candidates::default(); logs.len()];
-        let Some(first) = logs.first().filter(|_| !self.is_given_up()) else { return Ok(nothing()) };
+        let mut found = vec![Candidates::default(); logs.len()];
+        let Some(first) = logs.first().filter(|_| !self.is_given_up()) else { return Ok(found) };
         if header.is_some() && header != self.header() {
-            return Ok(nothing());
+            return Ok(found);
         }
-        let hash = key_hash(&[first.topic(), "#", text].concat());
-        let covered = |log: &Arc<LogView>| {
+        let mut of_part = HashMap::new();
+        for (number, (log, found)) in logs.iter().zip(&mut found).enumerate() {
             let partition = partition_of(log);
-            let covered = self.covered(&partition, log.segments());
-            (partition, covered)
+            found.covered = self.covered(&partition, log.segments());
+            of_part.extend(self.parts.get(&partition).map(|part| (*part, number)));
+        }
+        let wanted = |_, row: &Row| {
+            let number = *of_part.get(&row.part)?;
+            let is_wanted = holds(&found.get(number)?.covered, row.offset) && times.meets(row.time, row.time);
+            is_wanted.then_some((number, row.offset))
         };
-        let covered: Vec<_> = logs.iter().map(covered).collect();
-        match self.select(hash, times, &covered) {
-            Ok(found) => {
-                let found = covered.into_iter().zip(found);
-                Ok(found.map(|((_, covered), offsets)| Candidates { covered, offsets }).collect())
+        let hash = key_hash(&[first.topic(), "#", text].concat());
+        match self.keys.select(&[hash], !times.is_all(), wanted) {
+            Ok(rows) => {
+                for (number, offset) in rows.into_iter().flatten() {
+                    if let Some(found) = found.get_mut(number) {
+                        found.offsets.push(offset);
+                    }
+                }
+                Ok(found)
             }
             Err(error @ (Error::Corrupt { .. } | Error::Io { .. })) => {
                 self.is_given_up.store(true, Ordering::Relaxed);
                 self.notes.with(|notes| notes.push(format!("the sealed index is not used any more: {error}")));
-                Ok(nothing())
+                Ok(vec![Candidates::default(); logs.len()])
             }
             Err(error) => Err(error),
         }
@@ -396,31 +405,6 @@ impl SealedLogs {
     /// Returns the texts for the log since the last call.
     pub fn take_notes(&self) -> Vec<String> {
         self.notes.with(std::mem::take)
-    }
-
-    /// Returns the candidates of a hash in some partitions, each with the offsets that are covered: newest first, for each partition.
-    fn select(&self, hash: i32, times: TimeRange, covered: &[(Partition, Vec<Offsets>)]) -> Result<Vec<Vec<i64>>> {
-        let of_part: HashMap<u32, usize> = covered
-            .iter()
-            .enumerate()
-            .filter_map(|(number, (partition, _))| Some((*self.parts.get(partition)?, number)))
-            .collect();
-        let place = |row: &Row| {
-            let number = *of_part.get(&row.part)?;
-            let (_, offsets) = covered.get(number)?;
-            holds(offsets, row.offset).then_some(number)
-        };
-        let wanted = |_, row: &Row| {
-            let number = place(row).filter(|_| times.meets(row.time, row.time))?;
-            Some((number, row.offset))
-        };
-        let mut found = vec![Vec::new(); covered.len()];
-        for (number, offset) in self.keys.select(&[hash], !times.is_all(), wanted)?.into_iter().flatten() {
-            if let Some(list) = found.get_mut(number) {
-                list.push(offset);
-            }
-        }
-        Ok(found)
     }
 
     /// Compares the rows with the records of the segments that are as they were. Checks nothing if it is not used any more.

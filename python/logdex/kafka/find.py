@@ -12,7 +12,7 @@ from logdex._core import default_partition, find_records, key_text, record_batch
 from logdex._types import utc_datetime
 from logdex.arrow import to_pandas, to_polars
 from logdex.errors import printable
-from logdex.hash_index.query import TimeRange, check_max_num
+from logdex.hash_index.query import check_max_num
 from logdex.kafka.files import MAX_OFFSET
 from logdex.report import SHOWN_ROWS, Damage, Finding, html_table, short_bytes
 
@@ -272,13 +272,12 @@ def search(
     The warning about damage names the line that calls the caller's caller.
     """
     check_max_num(max_num)
-    times = TimeRange.of(begin, end)
     batches, rows, truncated, rejected, found, findings = find_records(
         logs,
         key,
         header=header,
-        begin=times.begin,
-        end=times.end,
+        begin=begin,
+        end=end,
         columns=RECORD_COLUMNS,
         max_num=max_num,
         sealed=sealed,

@@ -13,18 +13,15 @@ use crate::io::Location;
 use crate::kafka::find::{self, Indexes, KeyQuery, PartitionFound};
 use crate::kafka::key_index::{KeyIndex, KeySettings};
 use crate::kafka::seal::SealedLogs;
-use crate::kafka::{Log, LogView, record_columns};
+use crate::kafka::{LogView, record_columns};
 use crate::report::{Finding, Report};
 
 register! { class PySealedLogs, PyKeyIndex; fn find_records, read_key_settings, check_key_index }
 
 /// Opens the segments that some logs have now.
-fn views(logs: &[Arc<Log>]) -> Result<Vec<Arc<LogView>>> {
-    logs.iter().map(|log| log.view()).collect()
-}
-
-fn open_logs(logs: &[PyRef<'_, PyPartitionLog>]) -> PyResult<Vec<Arc<Log>>> {
-    logs.iter().map(|log| log.inner()).collect()
+fn views(py: Python<'_>, logs: &[PyRef<'_, PyPartitionLog>]) -> PyResult<Vec<Arc<LogView>>> {
+    let logs = logs.iter().map(|log| log.inner()).collect::<PyResult<Vec<_>>>()?;
+    Ok(py.detach(|| logs.iter().map(|log| log.view()).collect::<Result<_>>())?)
 }
 
 /// The sealed index of a log directory, open for lookups. If a file of it turns out to be damaged, it is not used any more.
@@ -60,8 +57,8 @@ impl PySealedLogs {
     /// Raises:
     ///     OSError: An I/O error.
     fn words(&self, py: Python<'_>, logs: Vec<PyRef<'_, PyPartitionLog>>) -> PyResult<Option<String>> {
-        let logs = open_logs(&logs)?;
-        Ok(py.detach(|| Ok::<_, crate::error::Error>(self.logs.words(&views(&logs)?)))?)
+        let logs = views(py, &logs)?;
+        Ok(py.detach(|| self.logs.words(&logs)))
     }
 
     /// Compare the rows with the records of the segments that are as they were.
@@ -69,8 +66,8 @@ impl PySealedLogs {
     /// Raises:
     ///     OSError: An I/O error.
     fn verify(&self, py: Python<'_>, logs: Vec<PyRef<'_, PyPartitionLog>>) -> PyResult<Report> {
-        let logs = open_logs(&logs)?;
-        Ok(py.detach(|| self.logs.verify(&views(&logs)?))?)
+        let logs = views(py, &logs)?;
+        Ok(py.detach(|| self.logs.verify(&logs))?)
     }
 
     fn __repr__(&self) -> String {
@@ -166,12 +163,11 @@ fn find_records<'py>(
         columns: record_columns::Column::choose(convert::column_names(Some(columns))?.as_deref())?,
         max_num,
     };
-    let logs = open_logs(&logs)?;
+    let logs = views(py, &logs)?;
     let (sealed, keys) = (sealed.map(|each| Arc::clone(&each.logs)), index.map(|each| Arc::clone(&each.index)));
     let (found, notes) = py.detach(|| {
         let indexes = Indexes { sealed: sealed.as_deref(), keys: keys.as_deref() };
-        let found = views(&logs).and_then(|logs| find::find(&logs, indexes, &query));
-        (found, indexes.take_notes())
+        (find::find(&logs, indexes, &query), indexes.take_notes())
     });
     log_notes(py, notes)?;
     let found = found?;
