@@ -40,6 +40,8 @@ pub struct KeyQuery {
     pub columns: Vec<Column>,
     /// The most records that are returned; `None`: all.
     pub max_num: Option<usize>,
+    /// Threads that read what no index covers.
+    pub threads: usize,
 }
 
 impl KeyQuery {
@@ -327,7 +329,7 @@ impl Search<'_> {
             control: false,
             check_crc: true,
             on_error: OnError::Skip,
-            threads: 1,
+            threads: self.query.threads,
         };
         let mut reader = SegmentReader::records(ranges, scan)?;
         let mut rows = Vec::new();
@@ -372,7 +374,7 @@ mod tests {
 
     fn query(max_num: Option<usize>, times: TimeRange) -> KeyQuery {
         let columns = vec![Column::Offset, Column::Timestamp];
-        KeyQuery { value: b"k".to_vec(), header: None, times, columns, max_num }
+        KeyQuery { value: b"k".to_vec(), header: None, times, columns, max_num, threads: 1 }
     }
 
     /// A partition of one segment, with 2,000 batches of one record; every second one has the key.

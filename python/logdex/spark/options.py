@@ -6,10 +6,12 @@ Each function returns None if its option is not set, unless it has a default, an
 from __future__ import annotations
 
 import json
+import re
+import time
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
-from logdex._core import Pattern, join_directories, locate
+from logdex._core import Pattern, join_directories, locate, parse_time
 from logdex._types import MAX_INT64, MIN_INT64, Access, Compat, check_int64
 from logdex.hash_index.query import time_bound
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 _Item = TypeVar("_Item")
 
+_RELATIVE = re.compile(r"-\d+[smhdw]|now|today|yesterday")
+"""Times that count from the moment at which they are read."""
 STORAGE = "storage."
 """Options of this prefix are those of the store of a URL."""
 
@@ -173,16 +177,20 @@ def positive(options: Mapping[str, str], name: str) -> int | None:
 
 
 def instant(options: Mapping[str, str], name: str, *, end: bool) -> int | None:
-    """Return milliseconds since the epoch from milliseconds or ISO 8601; TypeError without a zone. See `time_bound`."""
+    """Return milliseconds since the epoch from milliseconds, an age or ISO 8601; TypeError without a zone. See `time_bound`."""
     value = options.get(name)
     if value is None:
         return None
+    if _RELATIVE.fullmatch(value):
+        return parse_time(value, now=time.time_ns() // 1_000_000, end=end)
     if value.lstrip("+-").isdecimal():
         return time_bound(integer(options, name) or 0, f"option {name}", end=end)
     try:
         parsed = datetime.fromisoformat(value.replace("Z", "+00:00"))
     except ValueError:
-        raise ValueError(f"option {name}: {value!r} is neither milliseconds nor ISO 8601") from None
+        raise ValueError(
+            f"option {name}: {value!r} is neither milliseconds, an age such as -2h, nor ISO 8601"
+        ) from None
     return time_bound(parsed, f"option {name}", end=end)
 
 

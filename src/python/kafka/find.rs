@@ -162,6 +162,7 @@ fn find_records<'py>(
         times: time::bounds(begin, end)?,
         columns: record_columns::Column::choose(convert::column_names(Some(columns))?.as_deref())?,
         max_num,
+        threads: convert::threads(None)?,
     };
     let logs = views(py, &logs)?;
     let (sealed, keys) = (sealed.map(|each| Arc::clone(&each.logs)), index.map(|each| Arc::clone(&each.index)));

@@ -47,6 +47,28 @@ def test_a_number_that_may_be_of_seconds_is_refused(root: Path, kind: type[Any],
             planned(kind, root / place, **{option: accepted})
 
 
+def test_ages_are_those_of_the_command_line(root: Path) -> None:
+    with StoreWriter.open(root / "store", hash_slots=9, max_entries=99, services=False, file_size=65_536) as writer:
+        writer.put_message("Orders", b"now")
+    for begin, rows in (("-1h", 1), ("today", 1), ("now", 0), ("-90000w", 2)):
+        assert sum(batch.num_rows for batch in planned(MessagesSource, root / "store", begin=begin)) == rows, begin
+    with pytest.raises(ValueError, match="an age such as -2h"):
+        planned(MessagesSource, root / "store", begin="-2x")
+
+
+def test_tags_choose_messages(spark: SparkSession, root: Path) -> None:
+    with StoreWriter.open(root / "store", hash_slots=9, max_entries=99, services=False, file_size=65_536) as writer:
+        for tags in ("A", "B", None, "A"):
+            writer.put_message("Orders", b"x", tags=tags)
+    for tags, rows in (("A", 2), ('["A", "B"]', 3), ("C", 0)):
+        found = planned(MessagesSource, root / "store", tags=tags, topic="Orders")
+        assert sum(batch.num_rows for batch in found) == rows, tags
+    ls.register(spark)
+    options = f"path '{root / 'store'}', tags 'A', columns 'tags,queue_id'"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW tagged USING rocketmq OPTIONS ({options})")
+    assert [row.tags for row in spark.sql("SELECT tags FROM tagged").collect()] == ["A", "A"]
+
+
 def test_a_number_that_no_queue_has_is_refused(root: Path) -> None:
     for queue_id in ("-1", "[0, -1]"):
         with pytest.raises(ValueError, match="queue_id=-1: expected 0 to 2147483647"):

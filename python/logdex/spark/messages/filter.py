@@ -15,7 +15,7 @@ from logdex.spark import options as opt
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-FILTER_OPTIONS = ("topic", "keys", "msg_id", "queue_id", "queue_offset", "phy_offset", "begin", "end")
+FILTER_OPTIONS = ("topic", "keys", "tags", "msg_id", "queue_id", "queue_offset", "phy_offset", "begin", "end")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,7 @@ class MessageFilter:
 
     topics: Sequence[str] | None = None
     keys: Sequence[str] | None = None
+    tags: Sequence[str] | None = None
     msg_ids: Sequence[str] | None = None
     queue_ids: Sequence[int] | None = None
     queue_offsets: Sequence[int] | None = None
@@ -44,6 +45,7 @@ class MessageFilter:
         return cls(
             topics=opt.texts(options, "topic"),
             keys=opt.texts(options, "keys"),
+            tags=opt.texts(options, "tags"),
             msg_ids=opt.texts(options, "msg_id"),
             queue_ids=queue_ids,
             queue_offsets=opt.integers(options, "queue_offset", ranges=True),
@@ -65,7 +67,7 @@ class MessageFilter:
     @property
     def is_empty(self) -> bool:
         """True if no message can pass."""
-        lists = (self.topics, self.keys, self.msg_ids, self.queue_ids, self.queue_offsets, self.phy_offsets)
+        lists = (self.topics, self.keys, self.tags, self.msg_ids, self.queue_ids, self.queue_offsets, self.phy_offsets)
         return any(wanted is not None and not wanted for wanted in lists) or self.times[0] > self.times[1]
 
     @property
@@ -87,6 +89,7 @@ class MessageFilter:
             begin_queue_offset=low,
             end_queue_offset=None if high == MAX_INT64 else high + 1,
             keys=self.carried,
+            tags=self.tags,
             matches=self.matches,
         )
 
