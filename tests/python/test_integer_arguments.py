@@ -306,6 +306,7 @@ LOG: dict[str, Call] = {
     "records:begin": lambda o, n: o.log.records(begin=n),
     "records:end": lambda o, n: o.log.records(end=n),
     "records:batch_size": lambda o, n: o.log.records(batch_size=n),
+    "records:threads": lambda o, n: o.log.records(threads=n),
     "parts:begin_offset": lambda o, n: o.log.parts(n),
     "parts:end_offset": lambda o, n: o.log.parts(None, n),
     "parts:begin": lambda o, n: list(o.log.parts(begin=n)),
@@ -325,6 +326,7 @@ LOG_DIR: dict[str, Call] = {
     "records:begin": lambda o, n: o.logs.records(begin=n),
     "records:end": lambda o, n: o.logs.records(end=n),
     "records:batch_size": lambda o, n: o.logs.records(batch_size=n),
+    "records:threads": lambda o, n: o.logs.records(threads=n),
 }
 FUNCTIONS: dict[str, Call] = {
     "build_key_index:max_entries": lambda o, n: kafka.build_key_index(o.logs, o.new(), max_entries=n),

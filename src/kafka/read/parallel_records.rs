@@ -16,7 +16,7 @@ use arrow_schema::SchemaRef;
 use super::record_filter::RecordFilter;
 use super::record_reader::{Passed, RecordRows, RecordScan};
 use super::segment_range::SegmentRange;
-use super::segment_reader::{SegmentRows, Step, UnreadOffsets};
+use super::segment_reader::{SegmentReader, SegmentRows, Step, UnreadOffsets};
 use crate::error::{Error, Result};
 use crate::io::fork::Generation;
 use crate::io::pipe::{Pipe, PipeSender};
@@ -29,7 +29,7 @@ const FEW: i64 = if cfg!(test) { 2 } else { 1 << 14 };
 
 /// Returns whether threads may help: they do not for few records, nor for offsets that were chosen one by one. A remote segment is read
 /// ahead by its store.
-pub(super) fn pays(ranges: &[SegmentRange], scan: &RecordScan) -> bool {
+fn pays(ranges: &[SegmentRange], scan: &RecordScan) -> bool {
     let offsets =
         |range: &SegmentRange| range.end_offset.saturating_sub(range.begin_offset.max(range.segment.base_offset()));
     if ranges.iter().map(offsets).fold(0, i64::saturating_add) <= FEW {
@@ -39,6 +39,36 @@ pub(super) fn pays(ranges: &[SegmentRange], scan: &RecordScan) -> bool {
         ranges.iter().map(|range| range.segment.len() - range.begin_position.unwrap_or(0).min(range.segment.len()));
     let is_local = ranges.iter().all(|range| !range.segment.path().is_remote());
     scan.threads > 1 && scan.offsets.is_none() && is_local && bytes.sum::<u64>() > 2 * PIECE
+}
+
+impl SegmentReader {
+    /// Reads the records of these ranges, in their order.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if `batch_size` is 0.
+    pub fn records(ranges: Vec<SegmentRange>, scan: RecordScan) -> Result<Self> {
+        Self::records_of_log(ranges, Vec::new(), scan)
+    }
+
+    /// Reads the records of these ranges. What is missing from the log is damage, each before the range of its number.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if `batch_size` is 0.
+    pub fn records_of_log(
+        ranges: Vec<SegmentRange>,
+        missing: Vec<(usize, Finding)>,
+        mut scan: RecordScan,
+    ) -> Result<Self> {
+        let batch_size = scan.batch_size;
+        let filter = RecordFilter::new(scan.keys.take(), scan.offsets.take(), scan.times, scan.matcher.take());
+        let ranges = filter.narrow(ranges);
+        let rows: Box<dyn SegmentRows> = if pays(&ranges, &scan) {
+            Box::new(ParallelRecords::new(ranges, missing, scan, filter))
+        } else {
+            Box::new(RecordRows::new(ranges, missing, scan, filter))
+        };
+        Self::new(rows, batch_size)
+    }
 }
 
 /// A part of a range that one thread reads.
@@ -122,7 +152,7 @@ impl Rules {
 
 /// The pieces of ranges of segments.
 #[derive(Debug)]
-pub(super) struct ParallelRecords {
+struct ParallelRecords {
     rules: Arc<Rules>,
     missing: Vec<(usize, Finding)>,
     schema: SchemaRef,
@@ -149,12 +179,7 @@ pub(super) struct ParallelRecords {
 }
 
 impl ParallelRecords {
-    pub(super) fn new(
-        ranges: Vec<SegmentRange>,
-        missing: Vec<(usize, Finding)>,
-        scan: RecordScan,
-        filter: RecordFilter,
-    ) -> Self {
+    fn new(ranges: Vec<SegmentRange>, missing: Vec<(usize, Finding)>, scan: RecordScan, filter: RecordFilter) -> Self {
         let schema = RecordRows::new(Vec::new(), Vec::new(), scan.clone(), filter.clone()).schema();
         let rules = Arc::new(Rules { ranges, scan, filter });
         let (tasks, taken) = channel::<Task>();
@@ -298,7 +323,13 @@ impl SegmentRows for ParallelRecords {
                 self.ready = Some(batch);
                 return Ok(Step::Full);
             }
-            Some(PieceResult::End { passed, findings, bytes_read }) => self.end_piece(passed, findings, bytes_read),
+            Some(PieceResult::End { passed, findings, bytes_read }) => {
+                self.end_piece(passed, findings, bytes_read);
+                if self.rules.filter.is_selective() {
+                    // The caller may stop, or show how far the search is: with a batch that may be empty.
+                    return Ok(Step::Full);
+                }
+            }
             Some(PieceResult::Refused) | None => self.go_on_alone(),
         }
         Ok(Step::Continue)

@@ -6,12 +6,11 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
 use super::batch_order::{BatchOrder, lowest_offset};
-use super::parallel_records::{self, ParallelRecords};
 use super::record_builder::{Owner, RecordBuilder};
 use super::record_columns::Column;
 use super::record_filter::{KeyFilter, RecordFilter};
 use super::segment_range::SegmentRange;
-use super::segment_reader::{OnError, SegmentReader, SegmentRows, Step, UnreadOffsets};
+use super::segment_reader::{OnError, SegmentRows, Step, UnreadOffsets};
 use super::walk::{Reads, Tail, Walk, undecodable};
 use crate::error::{Error, Result};
 use crate::io::FileSource;
@@ -198,36 +197,6 @@ pub(super) struct RecordRows {
     findings: Vec<Finding>,
     damage: Vec<Finding>,
     unread: Vec<UnreadOffsets>,
-}
-
-impl SegmentReader {
-    /// Reads the records of these ranges, in their order.
-    ///
-    /// # Errors
-    /// `InvalidArgument` if `batch_size` is 0.
-    pub fn records(ranges: Vec<SegmentRange>, scan: RecordScan) -> Result<Self> {
-        Self::records_of_log(ranges, Vec::new(), scan)
-    }
-
-    /// Reads the records of these ranges. What is missing from the log is damage, each before the range of its number.
-    ///
-    /// # Errors
-    /// `InvalidArgument` if `batch_size` is 0.
-    pub fn records_of_log(
-        ranges: Vec<SegmentRange>,
-        missing: Vec<(usize, Finding)>,
-        mut scan: RecordScan,
-    ) -> Result<Self> {
-        let batch_size = scan.batch_size;
-        let filter = RecordFilter::new(scan.keys.take(), scan.offsets.take(), scan.times, scan.matcher.take());
-        let ranges = filter.narrow(ranges);
-        let rows: Box<dyn SegmentRows> = if parallel_records::pays(&ranges, &scan) {
-            Box::new(ParallelRecords::new(ranges, missing, scan, filter))
-        } else {
-            Box::new(RecordRows::new(ranges, missing, scan, filter))
-        };
-        Self::new(rows, batch_size)
-    }
 }
 
 impl RecordRows {

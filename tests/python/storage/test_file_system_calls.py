@@ -113,6 +113,7 @@ PROGRAM = """
         "LogDir.explain": ("cod-none", "none"),
         "LogDir.find": ("cod-none", "none"),
         "LogDir.log": ("cod-none", 0),
+        "LogDir.named_topics": ("cod-*",),
         "LogDir.seal": (out + "/sealed-logs",),
         "Log.exists_at": (Path(logs),),
         "Log.explain": ("cod-none", "none"),

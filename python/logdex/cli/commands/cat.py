@@ -12,11 +12,10 @@ from logdex.cli.arguments import FILTERS, OPEN, STORE_OR_LOG, Command, add_optio
 from logdex.cli.output import complain, limited_batches, say_rows
 from logdex.cli.sources import open_path
 from logdex.cli.sources.opened import nothing_matches
-from logdex.kafka.copy import INTERNAL
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from arro3.core import RecordBatch
 
@@ -68,8 +67,16 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _prints_bodies(arguments: argparse.Namespace) -> bool:
-    is_internal = arguments.topic is not None and INTERNAL.issuperset(arguments.topic)
-    return arguments.body or bool(arguments.decode) or is_internal
+    return arguments.body or bool(arguments.decode) or _are_internal(arguments.topic or ())
+
+
+def _are_internal(topics: Sequence[str]) -> bool:
+    """Return whether these are only topics that Kafka's brokers keep for themselves."""
+    if not topics or not all(topic.startswith("__") for topic in topics):
+        return False
+    from logdex.kafka.copy import INTERNAL  # noqa: PLC0415 -- one broker's modules, not both
+
+    return INTERNAL.issuperset(topics)
 
 
 def _say(batches: Iterator[RecordBatch], arguments: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
-from logdex._core import Pattern
+from logdex._core import Pattern, SegmentReader
 from logdex.cli.arguments import FILTERS, OPEN, STORE_OR_LOG, Command, add_options, count, pattern_text
 from logdex.cli.output import Progress, complain, limited_batches, say, say_json, say_matches
 from logdex.cli.sources import open_path
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from arro3.core import RecordBatch
 
+    from logdex._core import BatchStream
     from logdex.cli.sources.opened import Opened
 
 _FIELDS = ("body", "value", "keys", "key", "properties", "headers")
@@ -88,7 +89,8 @@ def _grep(opened: Opened, arguments: argparse.Namespace, *, is_named: bool) -> i
     with opened.reporting_unread(arguments), Progress("grep") as progress:
         # The positions of matches are searched in the rows, so they need the bodies.
         stream = opened.rows(arguments, body=not arguments.count)
-        batches = _shown(opened, limited_batches(stream, arguments.limit), progress)
+        read = _counted(stream, progress)
+        batches = _shown(opened, limited_batches(read, arguments.limit), progress)
         if arguments.count:
             rows = sum(batch.num_rows for batch in batches)
             if arguments.json:
@@ -111,16 +113,22 @@ def _grep(opened: Opened, arguments: argparse.Namespace, *, is_named: bool) -> i
     return rows
 
 
+def _counted(stream: BatchStream | SegmentReader, progress: Progress) -> Iterator[RecordBatch]:
+    """Yield batches, and show how many bytes of Kafka's logs were searched: a batch without a match is empty."""
+    for batch in stream:
+        if isinstance(stream, SegmentReader):
+            progress(stream.bytes_read)
+        yield batch
+
+
 def _shown(opened: Opened, batches: Iterator[RecordBatch], progress: Progress) -> Iterator[RecordBatch]:
-    """Yield batches, and show how far in the log they are, or how many bytes they have."""
+    """Yield batches, and show how far in the log of RocketMQ they are."""
     begin, total = opened.bytes_of_log()
     for batch in batches:
         progress.hide()
         yield batch
         if begin is not None and "phy_offset" in batch.column_names:
             progress(batch.column("phy_offset")[batch.num_rows - 1].as_py() - begin, total)
-        else:
-            progress.add(batch.nbytes)
 
 
 COMMAND = Command("grep", "search in the bodies of messages", _DETAILS, _add_arguments, _run)
