@@ -273,7 +273,7 @@ impl ParallelRecords {
         Ok(Step::Continue)
     }
 
-    /// Reads from the begin of the current range on with a single walk.
+    /// Reads from the start of the current range on with a single walk.
     fn go_on_alone(&mut self) {
         (self.tasks, self.current) = (None, None);
         self.ahead.clear();
