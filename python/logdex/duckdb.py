@@ -89,7 +89,7 @@ class Tables:
     Attributes:
         rows: The source, and the filters of its messages or records.
         schema: The schema of messages or records; without columns if the source has none.
-        reads: The reads of them that queries began: their options, and the stream.
+        reads: The reads of them that queries began in the `with` block: their options, and the stream.
     """
 
     def __init__(self, rows: Rows, *, empty: bool = False) -> None:
@@ -98,6 +98,7 @@ class Tables:
         self.schema = pa.schema(rows.schema() if rows.exist else [])
         self.reads: list[tuple[dict[str, Any], BatchStream | SegmentReader]] = []
         self._empty = empty
+        self._keeps_reads = False
         self._error: LogdexError | OSError | None = None
 
     def connect(self) -> duckdb.DuckDBPyConnection:
@@ -110,6 +111,7 @@ class Tables:
 
     def __enter__(self) -> Tables:
         self.connection = self.connect()
+        self._keeps_reads = True
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
@@ -147,7 +149,8 @@ class Tables:
         if columns is not None and used is not None:
             options["columns"] = self.rows.columns([*columns, *used])
         stream = self.rows.read(options)
-        self.reads.append((options, stream))
+        if self._keeps_reads:
+            self.reads.append((options, stream))
         return pa.RecordBatchReader.from_batches(pa.schema(stream.schema), self._batches(stream))
 
     def _batches(self, stream: BatchStream | SegmentReader) -> Iterator[pa.RecordBatch]:

@@ -227,7 +227,8 @@ impl ParallelRecords {
         let cuts = range.segment.walked_cut_points(PIECE)?;
         let inside =
             |(offset, position): &(i64, u64)| *offset < range.end_offset && begin < *position && *position < end;
-        let mut first = range.begin_position;
+        // The piece need not look the begin up again.
+        let mut first = Some(begin);
         for (_, position) in cuts.into_iter().filter(inside) {
             let cut = SegmentRange { begin_position: first, end_position: Some(position), ..range.clone() };
             self.pieces.push_back(Piece { number, range: cut, is_cut: true });

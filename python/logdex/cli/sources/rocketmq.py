@@ -146,27 +146,12 @@ class _StoreOpened(Opened):
         return self._read(filters, body, self._first(filters), None)
 
     def _read(self, filters: argparse.Namespace, body: bool, begin: int | None, end: int | None) -> BatchStream:  # noqa: FBT001 -- passed on
-        options = {**self.options(filters), "begin_phy_offset": begin, "end_phy_offset": end}
-        return self._store.messages(
-            columns=chosen_columns(filters, MESSAGE_COLUMNS, () if body else self.bodies), **options
-        )
+        columns = chosen_columns(filters, MESSAGE_COLUMNS, () if body else self.bodies)
+        options = _filters(filters)
+        return self._store.messages(columns=columns, begin_phy_offset=begin, end_phy_offset=end, **options)
 
     def options(self, filters: argparse.Namespace) -> dict[str, Any]:
-        if filters.isolation:
-            raise ValueError("--isolation: expected Kafka records; a RocketMQ log has no open transactions")
-        if not filters.skip_damaged:
-            raise ValueError("--no-skip-damaged: expected Kafka records; a RocketMQ log is always read to its end")
-        return {
-            "topics": filters.topic,
-            "queue_id": filters.queue,
-            "begin": filters.begin,
-            "end": filters.end,
-            "keys": filters.key,
-            "tags": filters.tag,
-            "matches": filters.matches,
-            "begin_phy_offset": self._first(filters),
-            "decode": dict(getattr(filters, "decode", ())) or None,
-        }
+        return {"begin_phy_offset": self._first(filters), **_filters(filters)}
 
     def _first(self, filters: argparse.Namespace) -> int | None:
         """Return the position in the log of `--offset`, which with a topic and a queue is an offset in this queue."""
@@ -269,6 +254,24 @@ class _StoreOpened(Opened):
                 progress=progress,
             )
         return say_copied(arguments, report, "messages", lambda: self.held(arguments.topic))
+
+
+def _filters(filters: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of a read besides its place."""
+    if filters.isolation:
+        raise ValueError("--isolation: expected Kafka records; a RocketMQ log has no open transactions")
+    if not filters.skip_damaged:
+        raise ValueError("--no-skip-damaged: expected Kafka records; a RocketMQ log is always read to its end")
+    return {
+        "topics": filters.topic,
+        "queue_id": filters.queue,
+        "begin": filters.begin,
+        "end": filters.end,
+        "keys": filters.key,
+        "tags": filters.tag,
+        "matches": filters.matches,
+        "decode": dict(getattr(filters, "decode", ())) or None,
+    }
 
 
 def _refuse_options_of_kafka(arguments: argparse.Namespace) -> None:
