@@ -33,7 +33,7 @@ Fault = Literal[
     "stall",  # nothing comes for a while, then the connection ends
     "stall in body",  # likewise after half of the body
     "other etag",  # another object has the name; its bytes are others
-    "other length",  # the object has grown
+    "other length",  # the object has grown, which its length alone shows: a server with ETags would send another one
     "other place",  # the answer is about another range
 ]
 FAULTS: tuple[Fault, ...] = get_args(Fault)
@@ -246,5 +246,6 @@ def _of_other(head: list[bytes], fault: Fault) -> list[bytes]:
     place, _, length = (_value(head, b"content-range") or "bytes 0-0/0").removeprefix("bytes ").partition("/")
     first, _, last = place.partition("-")
     if fault == "other length":
+        head = [line for line in head if not line.lower().startswith(b"etag:")]
         return _with(head, b"Content-Range", f"bytes {place}/{int(length) + 4096}")
     return _with(head, b"Content-Range", f"bytes {int(first) + 1}-{int(last) + 1}/{int(length) + 1}")
