@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{ErrorKind, Read as _};
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
@@ -20,6 +21,8 @@ pub use super::status::{Identity, Kind, Status};
 
 /// The length of the longest small file: a checkpoint, a table of the broker.
 const MOST_BYTES: u64 = 64 << 20;
+/// After this time, a change of a directory gives it another time stamp on every file system that keeps seconds or better.
+const SETTLED: Duration = Duration::from_secs(2);
 
 /// Reads a small file whole, and describes it. Remote directories are listed at the same time.
 ///
@@ -150,7 +153,19 @@ pub fn read_file(path: &Location, first_bytes: Option<u64>) -> Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Returns a stamp of the names in a directory, wherever links lead, and with `files` of the regular files in it: the identity and
+/// Identity of a directory, and the time of its last change; see [`names_stamp`].
+pub type NamesStamp = (Identity, SystemTime);
+
+/// Returns a stamp of a local directory: as long as it is equal, the directory has the same names. `None` if there is no directory,
+/// if it is remote, or if it changed so recently that a further change may leave the same time.
+pub fn names_stamp(directory: &Location) -> Option<NamesStamp> {
+    let found = status(directory).ok()?;
+    let changed = found.modified?;
+    let is_settled = SystemTime::now().duration_since(changed).is_ok_and(|since| since > SETTLED);
+    is_settled.then_some((found.identity, changed))
+}
+
+/// Returns a text that stamps the names in a directory, wherever links lead, and with `files` of the regular files in it: the identity and
 /// the length of each.
 ///
 /// # Errors

@@ -15,8 +15,8 @@ use crate::error::{Error, Result};
 use crate::io::Location;
 use crate::io::disk::{self, NewFile};
 use crate::io::open_cache::{OpenCache, Slot};
-use crate::io::storage::{self, Identity, Status};
-use crate::io::{Access, FileSource};
+use crate::io::storage::{self, Identity, NamesStamp, Status};
+use crate::io::{Access, FileSource, ProcessMutex};
 use crate::report::{Finding, Flaw, Kind, Report};
 use crate::rocketmq::file_name;
 
@@ -136,6 +136,32 @@ pub(super) fn list(directories: &[Location]) -> Result<Vec<OffsetFile>> {
 pub(super) fn list_with_aside(directories: &[Location]) -> Result<Listing> {
     let (files, strays) = entries(directories)?;
     Ok(Listing::new(files, &strays))
+}
+
+/// The last listing of a sequence. It is used again as long as no file can have come, gone or grown.
+#[derive(Debug, Default)]
+pub(super) struct KeptListing(ProcessMutex<Option<(Vec<NamesStamp>, Listing)>>);
+
+impl KeptListing {
+    /// Lists the files as [`list_with_aside`] does.
+    ///
+    /// # Errors
+    /// An I/O error, with the path.
+    pub(super) fn list(&self, directories: &[Location]) -> Result<Listing> {
+        let stamps: Option<Vec<NamesStamp>> = directories.iter().map(storage::names_stamp).collect();
+        let Some(stamps) = stamps else { return list_with_aside(directories) };
+        let known =
+            self.0.with(|kept| kept.as_ref().filter(|(of, _)| *of == stamps).map(|(_, listing)| listing.clone()));
+        if let Some(listing) = known {
+            return Ok(listing);
+        }
+        let listing = list_with_aside(directories)?;
+        let size = file_size(&listing);
+        // A short file may still grow, which does not change the directory.
+        let are_whole = listing.iter().all(|file| file.len == size);
+        self.0.with(|kept| *kept = are_whole.then(|| (stamps, listing.clone())));
+        Ok(listing)
+    }
 }
 
 /// Lists the files of a directory as [`list_with_aside`] does; `None` if the directory has no entry at all.

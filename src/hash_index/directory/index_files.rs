@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use super::geometry::{self, Found};
 use super::listing::{self, Entry};
@@ -13,13 +12,10 @@ use crate::hash_index::file::lookup;
 use crate::hash_index::file::open::OpenOptions;
 use crate::hash_index::format::answers::Answers;
 use crate::hash_index::format::geometry::Geometry;
-use crate::io::storage::{self, Identity};
+use crate::io::storage::{self, NamesStamp};
 use crate::io::{Access, Location, ProcessMutex};
 use crate::report::{Finding, Flaw, Kind, Report};
 use crate::time_range::TimeRange;
-
-/// After this time, a change of a directory gives it another time stamp on every file system that keeps seconds or better.
-const SETTLED: Duration = Duration::from_secs(2);
 
 /// Options for opening the files of a directory.
 #[derive(Clone, Debug, Default)]
@@ -58,7 +54,7 @@ struct State {
     /// The files on disk were repaired after the crash.
     is_repaired: bool,
     is_listed: bool,
-    stamp: Option<(Identity, SystemTime)>,
+    stamp: Option<NamesStamp>,
     findings: Vec<Finding>,
     notes: Vec<String>,
 }
@@ -144,7 +140,7 @@ impl IndexFiles {
     }
 
     fn update(&self, state: &mut State) -> Result<()> {
-        let stamp = self.stamp();
+        let stamp = storage::names_stamp(&self.directory);
         if state.is_listed && stamp.is_some() && stamp == state.stamp {
             return Ok(());
         }
@@ -161,15 +157,6 @@ impl IndexFiles {
         // A short file may still grow, which does not change the directory.
         state.stamp = stamp.filter(|_| state.entries.iter().all(|entry| is_whole(entry, geometry)));
         Ok(())
-    }
-
-    /// A stamp of the directory: an equal stamp means an equal list of names. `None` if there is no directory, or if it changed so
-    /// recently that a further change may leave the same time.
-    fn stamp(&self) -> Option<(Identity, SystemTime)> {
-        let found = storage::status(&self.directory).ok()?;
-        let changed = found.modified?;
-        let is_settled = SystemTime::now().duration_since(changed).is_ok_and(|since| since > SETTLED);
-        is_settled.then_some((found.identity, changed))
     }
 
     fn reopen(&self, state: &mut State, entries: &[Entry]) -> Result<()> {

@@ -16,7 +16,7 @@ use crate::io::{Access, FileSource, ProcessMutex, ReadAt as _};
 use crate::report::{Finding, Report};
 use crate::rocketmq::commit_log::frame::{Frame, HEAD, Versions};
 use crate::rocketmq::commit_log::scan::walk::Scan;
-use crate::rocketmq::offset_files::{self, Gap, Listing, OffsetFile, OpenFiles, Sign};
+use crate::rocketmq::offset_files::{self, Gap, KeptListing, Listing, OffsetFile, OpenFiles, Sign};
 
 /// Options for reading a log.
 #[derive(Clone, Copy, Debug)]
@@ -92,14 +92,15 @@ struct LastEnd {
     end: u64,
 }
 
-/// The commit log of one directory, for reading. Each call lists the directory anew, because a broker adds and deletes
-/// files.
+/// The commit log of one directory, for reading. Each call looks whether the directory has changed, because a broker adds and
+/// deletes files.
 #[derive(Debug)]
 pub struct CommitLog {
     path: Location,
     pub(super) directories: Vec<Location>,
     pub(super) options: Options,
     pub(super) open: OpenFiles,
+    listed: Arc<KeptListing>,
     /// Start of the last message that [`Self::max_offset`] found, and of its file.
     tail: Arc<ProcessMutex<Option<(u64, u64)>>>,
     /// The end that the last walk found.
@@ -139,6 +140,7 @@ impl CommitLog {
             directories,
             options,
             open: OpenFiles::default(),
+            listed: Arc::default(),
             tail: Arc::default(),
             last_end: Arc::default(),
             end_search: Arc::default(),
@@ -175,6 +177,7 @@ impl CommitLog {
             directories: offset_files::directories(directory),
             options,
             open: OpenFiles::default(),
+            listed: Arc::default(),
             tail: Arc::new(ProcessMutex::of(last_message.map(|phy_offset| (last_written, phy_offset)))),
             last_end: Arc::default(),
             end_search: Arc::default(),
@@ -226,7 +229,7 @@ impl CommitLog {
     pub(super) fn listing(&self) -> Result<Listing> {
         match &self.pinned {
             Some(pinned) => Ok(pinned.files.clone()),
-            None => offset_files::list_with_aside(&self.directories),
+            None => self.listed.list(&self.directories),
         }
     }
 
@@ -476,6 +479,7 @@ impl CommitLog {
             directories: self.directories.clone(),
             options: self.options,
             open: self.open.clone(),
+            listed: Arc::clone(&self.listed),
             tail: Arc::clone(&self.tail),
             last_end: Arc::clone(&self.last_end),
             end_search: Arc::clone(&self.end_search),
