@@ -36,6 +36,13 @@ impl BatchCursor {
         Self { decoder: Decoder::new(limit), kind: Format::V2 { left: 0 }, decoded: false, at: 0 }
     }
 
+    /// Sets the limit of a batch in uncompressed bytes.
+    pub(crate) fn limit(&mut self, limit: usize) {
+        if self.decoder.limit() != limit {
+            self.decoder = Decoder::new(limit);
+        }
+    }
+
     /// Begins a batch: decompresses it, and checks that it is large enough for the number of records in its header.
     pub(crate) fn begin(&mut self, header: &Header, batch: &[u8]) -> Result<(), Flaw> {
         (self.kind, self.decoded, self.at) = (Format::V2 { left: 0 }, false, 0);
@@ -71,6 +78,22 @@ impl BatchCursor {
     /// Returns the bytes that spans point into: the batch, or the output of the decoder.
     pub(crate) fn bytes<'a>(&'a self, batch: &'a [u8]) -> &'a [u8] {
         if self.decoded { self.decoder.decoded() } else { batch }
+    }
+
+    /// Returns where the next record of a batch of magic 2 begins, and the number of records left; `None` for another format.
+    pub(crate) fn next(&self) -> Option<(usize, usize)> {
+        match self.kind {
+            Format::V2 { left } => usize::try_from(left).ok().map(|left| (self.at, left)),
+            Format::Legacy(_) => None,
+        }
+    }
+
+    /// Steps over some records of a batch of magic 2; the next one begins at `at`.
+    pub(crate) fn step_over(&mut self, records: usize, at: usize) {
+        if let Format::V2 { left } = &mut self.kind {
+            *left -= i32::try_from(records).unwrap_or(*left);
+            self.at = at;
+        }
     }
 
     /// Adds the next records to `spans`, up to `most` in all. True at the end of the batch. After a flaw `spans` has the

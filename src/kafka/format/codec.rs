@@ -65,7 +65,7 @@ pub(crate) struct Decoder {
 
 impl fmt::Debug for Decoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Decoder").field("limit", &self.output.limit()).finish_non_exhaustive()
+        f.debug_struct("Decoder").field("limit", &self.limit()).finish_non_exhaustive()
     }
 }
 
@@ -73,6 +73,11 @@ impl Decoder {
     /// More than `limit` uncompressed bytes are an error.
     pub(crate) fn new(limit: usize) -> Self {
         Self { output: Output::new(limit), zstd: None }
+    }
+
+    /// The most uncompressed bytes.
+    pub(crate) fn limit(&self) -> usize {
+        self.output.limit()
     }
 
     /// Decodes the stream of a batch of this format; [`Self::decoded`] returns the result.

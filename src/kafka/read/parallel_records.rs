@@ -6,7 +6,7 @@
 //! returned already are dropped, and what it finds is what it finds without threads.
 
 use std::collections::VecDeque;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -111,16 +111,22 @@ struct Rules {
 }
 
 impl Rules {
-    fn run(&self, piece: &Piece, sender: &PipeSender<PieceResult>) {
-        let result = self.read(piece, sender).unwrap_or(PieceResult::Refused);
-        sender.send(result, 0);
+    /// Reads pieces until there are no more tasks. One reader has the memory of all pieces of the thread.
+    fn run(&self, tasks: &Mutex<Receiver<Task>>) {
+        let mut rows = RecordRows::new(Vec::new(), Vec::new(), self.scan.clone(), self.filter.clone());
+        loop {
+            let task = tasks.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let Ok(Task { piece, sender }) = task else { break };
+            let result = self.read(&mut rows, &piece, &sender).unwrap_or(PieceResult::Refused);
+            sender.send(result, 0);
+        }
     }
 
-    fn read(&self, piece: &Piece, sender: &PipeSender<PieceResult>) -> Result<PieceResult> {
+    fn read(&self, rows: &mut RecordRows, piece: &Piece, sender: &PipeSender<PieceResult>) -> Result<PieceResult> {
         let mut ranges = vec![piece.range.clone()];
         // The last piece of a segment is compared with the next segment.
         ranges.extend(self.ranges.get(piece.number + 1).filter(|_| !piece.is_cut).cloned());
-        let mut rows = RecordRows::of_first(ranges, self.scan.clone(), self.filter.clone());
+        rows.restart_with_first(ranges);
         let mut is_first = true;
         loop {
             let step = rows.step()?;
@@ -186,13 +192,7 @@ impl ParallelRecords {
         let taken = Arc::new(Mutex::new(taken));
         for number in 0..rules.scan.threads {
             let (rules, taken) = (Arc::clone(&rules), Arc::clone(&taken));
-            let run = move || {
-                loop {
-                    let task = taken.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                    let Ok(Task { piece, sender }) = task else { break };
-                    rules.run(&piece, &sender);
-                }
-            };
+            let run = move || rules.run(&taken);
             // If a thread cannot be started, the others read its pieces; without any, a single walk does.
             drop(thread::Builder::new().name(format!("logdex-records-{number}")).spawn(run));
         }

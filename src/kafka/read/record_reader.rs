@@ -236,9 +236,17 @@ impl RecordRows {
         }
     }
 
-    /// Reads the first of the ranges, and ends then.
-    pub(super) fn of_first(ranges: Vec<SegmentRange>, scan: RecordScan, filter: RecordFilter) -> Self {
-        Self { most: 1, ..Self::new(ranges, Vec::new(), scan, filter) }
+    /// Reads the first of these ranges from now on, and ends then. The memory of the read before is used again.
+    pub(super) fn restart_with_first(&mut self, ranges: Vec<SegmentRange>) {
+        let next = Self { most: 1, ..Self::new(ranges, Vec::new(), self.scan.clone(), self.filter.clone()) };
+        let before = std::mem::replace(self, next);
+        // A read that was given up leaves rows.
+        if before.builder.rows() == 0 {
+            self.builder = before.builder;
+        }
+        self.cursor = before.cursor;
+        self.walk.window = before.walk.window;
+        self.walk.window.bytes_read = 0;
     }
 
     /// The batches of the range that was left last.
@@ -312,7 +320,7 @@ impl RecordRows {
         let begin = range.begin(self.scan.times)?;
         let end = range.end_position.unwrap_or(u64::MAX).min(segment.len());
         self.walk.restart(begin, end);
-        self.cursor = BatchCursor::new(segment.options().max_batch_bytes);
+        self.cursor.limit(segment.options().max_batch_bytes);
         self.passed = Passed::default();
         self.current = Some(Current::new(range, source));
         Ok(Step::Continue)
@@ -528,6 +536,18 @@ impl RecordRows {
         }
         let path = current.range.segment.path();
         let batch = self.walk.batch(&current.source, header).map_err(|e| Error::io(path, e))?;
+        if self.spans.is_empty()
+            && self.filter.wants_all(&current.range, header)
+            && let Some((at, left)) = self.cursor.next().filter(|(_, left)| *left > 0)
+        {
+            let count = left.min(self.scan.batch_size - self.builder.rows());
+            if let Some(at) = self.builder.append_bytes(self.cursor.bytes(batch), at, count, header) {
+                self.cursor.step_over(count, at);
+                if count < left {
+                    return Ok(Step::Continue);
+                }
+            }
+        }
         if self.spans.is_empty() && !self.decoded {
             match self.cursor.fill(header, batch, self.wants, CHUNK, &mut self.spans) {
                 Ok(ended) => self.decoded = ended,
