@@ -238,7 +238,8 @@ impl Rows<'_> {
     }
 
     /// Adds the value at a place of `bytes`.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "otherwise each field is read and written in memory for each row")]
     pub(crate) fn push(&mut self, (at, len): Place, bytes: &[u8]) {
         if len < 0 || !self.valid.is_empty() {
             self.valid.resize(self.len() - self.before, true);

@@ -17,6 +17,7 @@ use super::commit_log::{BatchBuilder, Bodies, CommitLog, FrameCollector, KeptFra
 use super::index_entries::KeyTexts;
 use crate::error::{Error, Result};
 use crate::hash_index::key_hash;
+use crate::io::i64_of;
 use crate::java_text::decode_utf8;
 use crate::time_range::TimeRange;
 
@@ -51,7 +52,7 @@ pub struct Checks {
     pub batch_size: usize,
     /// Bytes of bodies after which the answer has no more: the later rows have null instead. `None`: all bodies.
     pub body_budget: Option<usize>,
-    /// Number of the first query. If it is set, the answer begins with a column `query_row`.
+    /// Number of the next query. If it is set, the answer begins with a column `query_row`.
     pub first_row: Option<i64>,
 }
 
@@ -146,10 +147,23 @@ impl VerifiedMessages {
     /// # Errors
     /// `InvalidArgument` when `batch_size` is 0.
     pub fn new(log: Arc<CommitLog>, queries: Vec<KeyQuery>, checks: Checks) -> Result<Self> {
+        let builder = log.builder(&checks.columns, Bodies::Decoded);
+        Self::with_builder(builder, log, queries, checks)
+    }
+
+    /// As [`Self::new`], with the builder of an earlier answer of the same columns, whose memory is used again.
+    ///
+    /// # Errors
+    /// As `new`.
+    pub(crate) fn with_builder(
+        mut builder: BatchBuilder,
+        log: Arc<CommitLog>,
+        queries: Vec<KeyQuery>,
+        checks: Checks,
+    ) -> Result<Self> {
         if checks.batch_size == 0 {
             return Err(Error::InvalidArgument("batch_size: expected 1 or more, got 0".to_owned()));
         }
-        let mut builder = log.builder(&checks.columns, Bodies::Decoded);
         let messages = builder.schema();
         if checks.body_budget == Some(0) {
             builder = without_bodies(&log, &checks);
@@ -160,16 +174,10 @@ impl VerifiedMessages {
             schema =
                 Arc::new(Schema::new(std::iter::once(row).chain(schema.fields().iter().cloned()).collect::<Vec<_>>()));
         }
-        let asked = queries.into_iter().zip(checks.first_row.unwrap_or(0)..).map(|(mut query, row)| {
-            query.candidates.sort_unstable();
-            query.candidates.dedup();
-            (row, query)
-        });
-        let queries = asked.filter(|(_, query)| !query.candidates.is_empty()).collect();
-        Ok(Self {
+        let mut messages = Self {
             log,
             checks,
-            queries,
+            queries: VecDeque::new(),
             found: 0,
             most_pairs: BLOCK,
             frames: KeptFrames::default(),
@@ -182,7 +190,32 @@ impl VerifiedMessages {
             counts: Counts::default(),
             missing: BTreeSet::new(),
             failed: false,
-        })
+        };
+        messages.go_on_with(queries);
+        Ok(messages)
+    }
+
+    /// Goes on with further queries after the last batch. Their numbers follow from [`Checks::first_row`].
+    pub(crate) fn go_on_with(&mut self, queries: Vec<KeyQuery>) {
+        let first = self.checks.first_row.unwrap_or(0);
+        self.checks.first_row = self.checks.first_row.map(|row| row + i64_of(queries.len()));
+        for (row, mut query) in (first..).zip(queries) {
+            query.candidates.sort_unstable();
+            query.candidates.dedup();
+            if !query.candidates.is_empty() {
+                self.queries.push_back((row, query));
+            }
+        }
+    }
+
+    /// Returns the builder after the last batch; `None` if it builds no bodies any more.
+    pub(crate) fn into_builder(self) -> Option<BatchBuilder> {
+        (self.builder.schema() == self.messages).then_some(self.builder)
+    }
+
+    /// Bytes of the bodies so far, if they are limited.
+    pub(crate) fn body_bytes(&self) -> usize {
+        self.body_bytes
     }
 
     /// The counters so far.

@@ -115,8 +115,11 @@ impl HeaderRows<'_> {
     pub(crate) fn keep(self) {
         self.keys.keep();
         self.values.keep();
-        for row in self.ends.get(self.before - 1..).unwrap_or_default().windows(2) {
-            self.nulls.append(matches!(row, [begin, end] if begin < end));
+        let rows = self.ends.get(self.before - 1..).unwrap_or_default();
+        if rows.is_sorted_by(|begin, end| begin < end) {
+            self.nulls.append_n_non_nulls(rows.len() - 1);
+        } else {
+            rows.windows(2).for_each(|row| self.nulls.append(matches!(row, [begin, end] if begin < end)));
         }
     }
 }

@@ -361,14 +361,16 @@ impl CommitLog {
         if let Some(known) = self.known_end(&files) {
             return Ok(known.end);
         }
+        // It need not be found again if no file comes after it.
+        if let Some(end) = files.last().map_or(Ok(None), |last| self.unchanged_end(last))? {
+            return Ok(end);
+        }
         let Some(file) = self.last_written(&files)?.and_then(|number| files.get(number)) else {
             return Ok(first.start);
         };
         self.wait_for_end();
-        if let Some(end) = self.last_end.with(|last| last.clone()).filter(|last| last.start == file.start)
-            && self.end_at(file, end.message, end.end)? == Some(end.clone())
-        {
-            return Ok(end.end);
+        if let Some(end) = self.unchanged_end(file)? {
+            return Ok(end);
         }
         let end = self.tail.with(|tail| {
             if let Some((start, at)) = *tail
@@ -389,6 +391,15 @@ impl CommitLog {
             self.last_end.with(|last| *last = found);
         }
         Ok(end)
+    }
+
+    /// Returns the end that the last walk found in this file, if the file still ends there.
+    fn unchanged_end(&self, file: &OffsetFile) -> Result<Option<u64>> {
+        let Some(last) = self.last_end.with(|last| last.clone()).filter(|last| last.start == file.start) else {
+            return Ok(None);
+        };
+        let now = self.end_at(file, last.message, last.end)?;
+        Ok(now.filter(|now| *now == last).map(|now| now.end))
     }
 
     /// Reads what shows that a file ends as before: the head of its last message, and no frame after it. `None` if something is

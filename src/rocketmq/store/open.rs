@@ -6,8 +6,8 @@ use super::index::{IndexView, StoreIndex};
 use super::queues::Queues;
 use super::unindexed::Unindexed;
 use crate::error::Result;
-use crate::io::{Location, storage};
-use crate::rocketmq::commit_log::CommitLog;
+use crate::io::{Location, ProcessMutex, storage};
+use crate::rocketmq::commit_log::{BatchBuilder, CommitLog};
 use crate::rocketmq::consume_queue::is_dispatched;
 
 /// The log, the queues and the index of a store.
@@ -19,6 +19,8 @@ pub struct Store {
     /// How far the broker's clock may have stepped within a file, in ms.
     pub(super) slack_ms: i64,
     pub(super) unindexed: Unindexed,
+    /// The builder of a small answer.
+    pub(super) builder: ProcessMutex<Option<BatchBuilder>>,
 }
 
 impl Store {
@@ -29,7 +31,8 @@ impl Store {
     /// `Geometry` if slots and entries are not given and cannot be inferred; `InvalidArgument` if they are others; an I/O error.
     pub fn open(queues: Arc<Queues>, index: StoreIndex) -> Result<Self> {
         let (root, log, slack_ms) = (queues.root().clone(), Arc::clone(queues.log()), queues.options().clock_slack_ms);
-        let mut store = Self { log, queues, index, slack_ms, unindexed: Unindexed::default() };
+        let mut store =
+            Self { log, queues, index, slack_ms, unindexed: Unindexed::default(), builder: ProcessMutex::new() };
         let view = store.index.view()?;
         if view.as_ref().is_none_or(IndexView::is_unsealed) {
             store.index.drop_sealed(view.is_some());

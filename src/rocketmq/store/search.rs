@@ -12,11 +12,10 @@ use super::ranges::{Range, union, within};
 use super::unindexed::{Progress, no_progress};
 use crate::error::Result;
 use crate::hash_index::{self, Hits, IndexFile, KeyColumn, Keys, Topics, key_hash};
-use crate::io::i64_of;
 use crate::report::Finding;
 use crate::rocketmq::candidates::{self, Checks, Counts, KeyQuery, VerifiedMessages};
-use crate::rocketmq::commit_log::CommitLog;
 use crate::rocketmq::commit_log::columns::Column;
+use crate::rocketmq::commit_log::{Bodies, CommitLog};
 use crate::rocketmq::index_entries::TAGS_PREFIX;
 use crate::rocketmq::offset_files::Gap;
 use crate::time_range::TimeRange;
@@ -25,6 +24,9 @@ use crate::time_range::TimeRange;
 const KEYS_A_STEP: usize = 1_024;
 /// Pairs of a topic and a key for which the index is read.
 const MOST_QUESTIONS: usize = 1_000_000;
+/// The memory of an answer of at most so many rows, and bytes of bodies, is kept for the next one.
+const KEPT_ROWS: usize = 16;
+const KEPT_BODIES: usize = 4096;
 /// The largest step of a broker's clock within a file of the log, in ms.
 const CLOCK_SLACK_MS: i64 = 3_600_000;
 
@@ -113,7 +115,8 @@ impl Store {
         };
         let topic = if query.is_any_topic { None } else { topics.into_iter().next() };
         let key_query = KeyQuery { topic, key: Some(query.key), candidates: found.offsets.concat() };
-        let mut messages = VerifiedMessages::new(Arc::clone(&log), vec![key_query], checks)?;
+        let builder = self.builder.with(Option::take).unwrap_or_else(|| log.builder(&Column::ALL, Bodies::Decoded));
+        let mut messages = VerifiedMessages::with_builder(builder, Arc::clone(&log), vec![key_query], checks)?;
         let mut batches = Vec::new();
         while let Some(batch) = messages.next_batch()? {
             batches.push(batch);
@@ -121,8 +124,14 @@ impl Store {
         let mut counts = messages.counts();
         counts.truncated |= found.is_capped && !query.is_any_topic;
         let lost: Vec<Range> = lost(&log, query.times, &messages.missing())?;
+        let schema = RecordBatchReader::schema(&messages);
+        if messages.body_bytes() <= KEPT_BODIES && batches.iter().map(RecordBatch::num_rows).sum::<usize>() <= KEPT_ROWS
+        {
+            let builder = messages.into_builder();
+            self.builder.with(|kept| *kept = builder);
+        }
         Ok(Found {
-            schema: RecordBatchReader::schema(&messages),
+            schema,
             batches,
             counts,
             scanned,
@@ -231,22 +240,11 @@ impl Store {
             body_budget: None,
             first_row: Some(0),
         };
-        let step = VerifiedMessages::new(Arc::clone(&log), Vec::new(), checks.clone())?;
+        let step = VerifiedMessages::new(Arc::clone(&log), Vec::new(), checks)?;
         let schema = RecordBatchReader::schema(&step);
         let lost = log.gaps_in_time(query.times, CLOCK_SLACK_MS)?.iter().map(Gap::finding).collect();
         let store = Arc::clone(self);
-        let mut found = FoundBatches {
-            store,
-            view,
-            log,
-            checks,
-            query,
-            schema,
-            step,
-            next: 0,
-            missing: BTreeSet::new(),
-            findings: lost,
-        };
+        let mut found = FoundBatches { store, view, log, query, schema, step, next: 0, findings: lost };
         found.begin_step()?;
         Ok((found, unread))
     }
@@ -297,13 +295,11 @@ pub struct FoundBatches {
     store: Arc<Store>,
     view: Option<IndexView>,
     log: Arc<CommitLog>,
-    checks: Checks,
     query: BatchQuery,
     schema: SchemaRef,
     step: VerifiedMessages,
     /// The first key of the next step.
     next: usize,
-    missing: BTreeSet<i64>,
     findings: Vec<Finding>,
 }
 
@@ -322,8 +318,7 @@ impl FoundBatches {
             if topic.is_some() && key.is_some() { KeyQuery { topic, key, candidates } } else { KeyQuery::default() }
         };
         let wanted = rows.clone().zip(found.offsets).map(key_query).collect();
-        let checks = Checks { first_row: Some(i64_of(rows.start)), ..self.checks.clone() };
-        self.step = VerifiedMessages::new(Arc::clone(&self.log), wanted, checks)?;
+        self.step.go_on_with(wanted);
         self.next = rows.end;
         Ok(())
     }
@@ -337,14 +332,13 @@ impl FoundBatches {
             if let Some(batch) = self.step.next_batch()? {
                 return Ok(Some(batch));
             }
-            self.missing.extend(self.step.missing());
             if self.next >= self.query.keys.len() {
                 break;
             }
             self.begin_step()?;
         }
         let missing: Vec<u64> =
-            std::mem::take(&mut self.missing).into_iter().filter_map(|offset| u64::try_from(offset).ok()).collect();
+            self.step.missing().into_iter().filter_map(|offset| u64::try_from(offset).ok()).collect();
         for (_, _, found) in self.log.damage(&missing)? {
             if !self.findings.contains(&found) {
                 self.findings.push(found);

@@ -34,6 +34,7 @@ pub enum Bodies {
 }
 
 /// Builds record batches from messages.
+#[derive(Debug)]
 pub(crate) struct BatchBuilder {
     schema: SchemaRef,
     columns: Vec<(Column, ColumnBuilder)>,
