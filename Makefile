@@ -124,8 +124,15 @@ docs: $(VENV)/.extension $(VENV)/.docs ## build the documentation site into buil
 	@$(PY) -m sphinx -b html -q -W --keep-going docs build/docs
 	@echo 'build/docs/index.html'
 
+# The wheel installs these under the prefix of its environment.
+SHARE := logdex.data/data/share
+
 .PHONY: guides
-guides: $(VENV)/.extension ## run the quick start and the guides, write their output, draw screens and pictures
+guides: $(VENV)/.extension ## run the quick start and the guides, write their output, man page and completions, draw screens and pictures
+	@$(PY) -m logdex --print-man-page > $(SHARE)/man/man1/logdex.1
+	@$(PY) -m logdex --print-completion bash > $(SHARE)/bash-completion/completions/logdex
+	@$(PY) -m logdex --print-completion zsh > $(SHARE)/zsh/site-functions/_logdex
+	@$(PY) -m logdex --print-completion fish > $(SHARE)/fish/vendor_completions.d/logdex.fish
 	@$(PY) scripts/run_guides.py --write
 	@$(PY) scripts/draw_pictures.py --write
 	@$(PY) scripts/draw_screens.py --write

@@ -20,5 +20,9 @@ esac
 alone=build/wheel/venv/bin/python
 "$alone" -m pip install --quiet "$1"
 "$alone" tests/wheel_alone.py
+diff -r logdex.data/data/share build/wheel/venv/share
+if command -v man >/dev/null; then
+    man -M build/wheel/venv/share/man -w logdex
+fi
 "$alone" -m pip install --quiet 'arro3-core==0.8.*'
 "$alone" tests/wheel_alone.py

@@ -185,9 +185,13 @@ def _man_page() -> str | None:
         from argparse_manpage.manpage import Manpage  # noqa: PLC0415 -- optional
     except ImportError:
         return None
+    os.environ["COLUMNS"] = "10000"  # `man` wraps the lines; the process ends with this page
     root = parser()
     root.man_short_description = "find, read, check and repair messages in the files of RocketMQ and Kafka"  # type: ignore[attr-defined]
-    return str(Manpage(root, format="pretty"))
+    page = Manpage(root, format="pretty")
+    page.date, page.source, page.manual = "", f"logdex {__version__}", "User Commands"
+    # A line that starts with a dot is a request of roff: those of the page have capital letters.
+    return re.sub(r"^\.(?![A-Z])", r"\\&.", str(page), flags=re.MULTILINE)
 
 
 class _Parser(argparse.ArgumentParser):

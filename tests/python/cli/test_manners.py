@@ -453,11 +453,33 @@ def test_bash_completes(tmp_path: Path, logdex_command: Callable[..., Any]) -> N
     assert done.stdout.split() == ["verify"], done.stderr
 
 
-def test_the_man_page_has_every_command(logdex_command: Callable[..., Any]) -> None:
+def test_the_man_page_has_every_command(logdex_command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
     ran = logdex_command("--print-man-page")
     assert ran.code == 0
-    assert ran.out.startswith(".TH LOGDEX")
-    assert all(f"logdex {name}" in ran.out for name in ("info", "explain", "kafka"))
+    assert ran.out.startswith(f'.TH LOGDEX "1" "" "logdex {logdex.__version__}" "User Commands"\n')
+    text = ran.out.replace("\\-", "-")
+    assert all(f"\nusage: logdex {name} " in text for name in commands.names())
+    assert {line.split()[0] for line in ran.out.splitlines() if line[:1] in (".", "'")} == {".TH", ".SH", ".TP", ".B"}
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 adds defaults to the help of flags")
+@pytest.mark.parametrize(
+    ("words", "path"),
+    [
+        (["--print-man-page"], "man/man1/logdex.1"),
+        (["--print-completion", "bash"], "bash-completion/completions/logdex"),
+        (["--print-completion", "zsh"], "zsh/site-functions/_logdex"),
+        (["--print-completion", "fish"], "fish/vendor_completions.d/logdex.fish"),
+    ],
+    ids=["man", "bash", "zsh", "fish"],
+)
+def test_the_wheel_has_the_current_files(
+    words: list[str], path: str, logdex_command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    installed = Path(__file__).parents[3] / "logdex.data" / "data" / "share" / path
+    assert logdex_command(*words).out == installed.read_text(encoding="utf-8"), "`make guides` writes the file"
 
 
 def test_the_version_names_codecs_and_stores(logdex_command: Callable[..., Any]) -> None:
