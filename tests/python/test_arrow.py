@@ -15,7 +15,8 @@ import golden
 import golden_kafka
 from kafka_search import find
 from logdex.arrow import BatchStream
-from logdex.kafka import LogDir
+from logdex.errors import CorruptFileError, DamageWarning
+from logdex.kafka import LogDir, LogDirWriter
 from logdex.report import Finding
 from logdex.rocketmq import MessageStore
 
@@ -244,3 +245,50 @@ def test_the_exception_of_a_stream_comes_through_a_frame() -> None:
     with pytest.raises(OSError, match="cannot be read") as raised:
         BatchStream(SCHEMA, iter(Numbers(1, error))).to_polars()
     assert raised.value is error
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Iterator[LogDir]:
+    with LogDirWriter.open(tmp_path / "kafka", cluster_id="bG9nZGV4LWNsdXN0ZXItaQ", node_id=1) as writer:
+        writer.create_topic("t", 1)
+        for value in (b"valid", b"damaged"):
+            writer.append("t", 0, {"value": [value] * 10_000})
+    (file,) = tmp_path.glob("kafka/t-0/*.log")
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
+    with LogDir.open(tmp_path / "kafka") as logs:
+        yield logs
+
+
+# The table in docs/guides/check-and-repair.md; the guide itself shows the others.
+def test_a_damaged_stream_is_not_committed_to_delta_lake(damaged: LogDir, tmp_path: Path) -> None:
+    from deltalake import DeltaTable, write_deltalake  # noqa: PLC0415 -- for these tests only
+    from deltalake.exceptions import DeltaError  # noqa: PLC0415
+
+    with pytest.raises(DeltaError, match=r"\.log at byte \d+: expected crc"):
+        write_deltalake(tmp_path / "table", damaged.records(batch_size=1_000))
+    assert not DeltaTable.is_deltatable(str(tmp_path / "table"))
+    with pytest.warns(DamageWarning, match="expected crc"):
+        write_deltalake(tmp_path / "table", damaged.records(on_error="skip"))
+    assert 10_000 <= DeltaTable(tmp_path / "table").count() < 20_000
+
+
+def test_a_damaged_stream_is_not_committed_to_iceberg(damaged: LogDir, tmp_path: Path) -> None:
+    from pyiceberg.catalog.memory import InMemoryCatalog  # noqa: PLC0415 -- for this test only
+
+    catalog = InMemoryCatalog("lake", warehouse=f"file://{tmp_path}/iceberg")
+    catalog.create_namespace("broker")
+    reader = pa.RecordBatchReader.from_stream(damaged.records(batch_size=1_000))
+    table = catalog.create_table("broker.records", reader.schema, properties={"write.target-file-size-bytes": "1000"})
+    with pytest.raises(pa.ArrowInvalid, match=r"\.log at byte \d+: expected crc"), table.transaction() as transaction:
+        transaction.set_properties({"logdex.end": "20000"}).append(reader)
+    table = catalog.load_table("broker.records")
+    assert (table.scan().count(), "logdex.end" in table.properties) == (0, False)
+    catalog.close()
+
+
+def test_pandas_raises_the_error_of_pyarrow(damaged: LogDir) -> None:
+    pandas = pytest.importorskip("pandas", minversion="3")
+    with pytest.raises(pa.ArrowInvalid, match=r"\.log at byte \d+: expected crc"):
+        pandas.DataFrame.from_arrow(damaged.records())
+    with pytest.raises(CorruptFileError, match=r"\.log at byte \d+: expected crc"):
+        damaged.records().to_pandas()
