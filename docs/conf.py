@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 project = "logdex"
 copyright = "the logdex authors"  # noqa: A001 -- Sphinx asks for this name
 release = version = logdex.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "sphinx_inline_tabs"]
 
 os.environ["COLUMNS"] = "100"  # the width of help texts
 
@@ -51,6 +51,7 @@ _INCLUDED = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md
 """Documents outside of docs, and the pages that include them."""
 
 _OWN_MODULES = re.compile(r"\blogdex\._core\.")
+_LABELLED_BLOCK = re.compile(r"^\*\*([^*\n]+)\*\*\n\n(```.*?^```)$", re.DOTALL | re.MULTILINE)
 _LINK_OUT = re.compile(r"\[([^]]+)\]\(((?:\.\./)+)([^)#]+)(#[^)]*)?\)")
 
 
@@ -73,6 +74,12 @@ def _link_to_pages(_app: Sphinx, docname: str, source: list[str]) -> None:
         return f"[{text}]({'../' * docname.count('/')}{page}{anchor or ''})"
 
     source[0] = _LINK_OUT.sub(link, source[0])
+
+
+def _make_tabs(_app: Sphinx, docname: str, source: list[str]) -> None:
+    """Show the blocks of code under labels in bold, which plain Markdown has one after the other, as tabs of the first page."""
+    if docname == "index":
+        source[0] = _LABELLED_BLOCK.sub(r":::{tab} \1\n\2\n:::", source[0])
 
 
 def _add_commands(_app: Sphinx, docname: str, source: list[str]) -> None:
@@ -105,10 +112,16 @@ class _AttributeLines:
 def _check_public_names(_app: Sphinx, env: BuildEnvironment) -> None:
     """Warn of each public name that no page documents; warnings fail `make docs`."""
     documented = env.domains["py"].objects
-    for module in PUBLIC_MODULES:
-        for name in import_module(module).__all__:
-            if f"{module}.{name}" not in documented and not name.startswith("__") and name not in ("kafka", "rocketmq"):
-                logging.getLogger(__name__).warning("no page documents %s.%s", module, name)
+    for module in map(import_module, PUBLIC_MODULES):
+        for name in module.__all__:
+            # A class of two modules has one page.
+            home = getattr(getattr(module, name), "__module__", module.__name__)
+            if (
+                not {f"{module.__name__}.{name}", f"{home}.{name}"} & documented.keys()
+                and not name.startswith("__")
+                and name not in ("kafka", "rocketmq")
+            ):
+                logging.getLogger(__name__).warning("no page documents %s.%s", module.__name__, name)
 
 
 def setup(app: Sphinx) -> None:
@@ -120,3 +133,4 @@ def setup(app: Sphinx) -> None:
     app.connect("env-check-consistency", _check_public_names)
     app.connect("source-read", _link_to_pages)
     app.connect("source-read", _add_commands)
+    app.connect("source-read", _make_tabs)
