@@ -150,9 +150,9 @@ fuzz: need-rust need-cxx need-python ## run each fuzz target for a short time, w
 	done
 
 .PHONY: wheel
-wheel: need-rust $(VENV)/.locked ## build the release wheel and test it without Spark and pyarrow
+wheel: need-rust $(VENV)/.locked ## build the release wheel and test it; COMPATIBILITY=manylinux2014 builds it for old systems
 	@echo '== wheel'
-	@PY=$(PY) scripts/check_wheel.sh
+	@PY=$(PY) COMPATIBILITY=$(COMPATIBILITY) scripts/check_wheel.sh
 
 .PHONY: lock
 lock: need-python ## pin the Python development environment again

@@ -1,11 +1,16 @@
 #!/bin/sh
 # Build the release wheel and run it in environments that hold only its one dependency: the newest and the oldest version that
-# pyproject.toml allows. PY is the Python with maturin.
+# pyproject.toml allows. PY is the Python with maturin. COMPATIBILITY (manylinux2014) builds for an older C library, with zig.
 set -eu
 cd "$(dirname "$0")/.."
 
 rm -rf build/wheel
-"$PY" -m maturin build --release --locked --quiet --out build/wheel
+if test -n "${COMPATIBILITY:-}"; then
+    "$PY" -m pip install --quiet 'ziglang>=0.17,<0.18'
+    PATH=$(cd "$(dirname "$PY")" && pwd):$PATH
+    set -- --zig --compatibility "$COMPATIBILITY"
+fi
+"$PY" -m maturin build --release --locked --quiet --out build/wheel "$@"
 set -- build/wheel/logdex-*.whl
 test "$#" -eq 1
 case "$1" in
