@@ -22,6 +22,7 @@ def test_there_is_a_guide_for_every_job() -> None:
         "write",
         "serve",
         "replicate",
+        "lakes",
     }
 
 

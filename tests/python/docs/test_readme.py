@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
     import pytest
 
-BLOCKS = re.findall(r"```python\n(.*?)```", (HOME / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+
+def _blocks(page: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (HOME / page).read_text(encoding="utf-8"), re.DOTALL)
+
+
+BLOCKS = _blocks("README.md")
 
 
 def _run(block: str, replacements: dict[str, str]) -> dict[str, Any]:
@@ -33,6 +38,12 @@ def _run(block: str, replacements: dict[str, str]) -> dict[str, Any]:
 def test_find(store: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) -> None:
     root = store("basic")
     _run(BLOCKS[0], {"/var/lib/rocketmq/store": str(root), "Orders": "order_events", "order-1001": "Aa"})
+    assert len(capsys.readouterr().out.splitlines()) > 1
+
+
+def test_find_on_the_first_page(store: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) -> None:
+    block = _blocks("docs/index.md")[0]
+    _run(block, {"/var/lib/rocketmq/store": str(store("basic")), "Orders": "order_events", "order-1001": "Aa"})
     assert len(capsys.readouterr().out.splitlines()) > 1
 
 
