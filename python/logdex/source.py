@@ -104,16 +104,25 @@ def matching_topics(wanted: Iterable[str], known: Callable[[], Iterable[str]]) -
     return list(dict.fromkeys(name for each in wanted for name in _matching(each, known)))
 
 
+def is_topic_pattern(topic: str) -> bool:
+    """Return whether a topic of `matching_topics` is a pattern."""
+    return _is_expression(topic) or _SHELL_PATTERN.search(topic) is not None
+
+
+def _is_expression(topic: str) -> bool:
+    return len(topic) > 1 and topic[0] == topic[-1] == "/"
+
+
 def _matching(wanted: str, known: Callable[[], Iterable[str]]) -> list[str]:
-    if len(wanted) > 1 and wanted[0] == wanted[-1] == "/":
+    if not is_topic_pattern(wanted):
+        return [wanted]
+    if _is_expression(wanted):
         try:
             pattern = re.compile(wanted[1:-1])
         except re.error as error:
             raise ValueError(f"{wanted}: expected a regular expression between slashes: {error}") from None
-    elif _SHELL_PATTERN.search(wanted):
-        pattern = re.compile(fnmatch.translate(wanted))
     else:
-        return [wanted]
+        pattern = re.compile(fnmatch.translate(wanted))
     return sorted(filter(pattern.fullmatch, known())) or [wanted]
 
 

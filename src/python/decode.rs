@@ -1,4 +1,4 @@
-//! Batches of readers whose columns of bytes are decoded.
+//! Batches of readers whose columns of bytes are decoded, and the progress of the read.
 
 use std::io;
 use std::sync::Arc;
@@ -53,39 +53,63 @@ fn read_schema(url: &str, number: u32) -> Result<std::result::Result<String, Str
     })
 }
 
+/// A reader that knows how far it is.
+pub(super) trait Measured: Batches {
+    /// Returns the bytes of the log that were read or passed over so far, and how many there are; `None`: unknown.
+    ///
+    /// # Errors
+    /// An I/O error.
+    fn progress(&mut self) -> Result<(u64, Option<u64>)>;
+}
+
 /// A reader, and the decoders of its columns.
 pub(super) struct Decoding<R> {
     reader: R,
+    /// Called after each batch, also an empty one, with the bytes that were read and how many there are.
+    progress: Option<Py<PyAny>>,
     decoders: Decoders,
     /// A batch that was read to see the fields of its objects.
     first: Option<RecordBatch>,
     schema: SchemaRef,
 }
 
-impl<R: Batches> Decoding<R> {
+impl<R: Measured> Decoding<R> {
     /// # Errors
     /// `InvalidArgument` for an unknown format or column; that of the reader, if its first batch shows what to decode.
-    pub(super) fn new(mut reader: R, formats: Formats) -> Result<Self> {
+    pub(super) fn new(mut reader: R, formats: Formats, progress: Option<Py<PyAny>>) -> Result<Self> {
         let mut first = None;
         if formats.0.iter().any(|(_, format)| format.needs_sample()) {
-            first = reader.next_batch()?;
+            first = next_shown(&mut reader, progress.as_ref())?;
             while first.as_ref().is_some_and(|batch| batch.num_rows() == 0) {
-                first = reader.next_batch()?;
+                first = next_shown(&mut reader, progress.as_ref())?;
             }
         }
         let mut decoders = Decoders::new(formats.0, first.as_ref(), &(Arc::new(read_schema) as _))?;
         let schema = decoders.schema(&reader.schema())?;
-        Ok(Self { reader, decoders, first, schema })
+        Ok(Self { reader, progress, decoders, first, schema })
     }
 }
 
-impl<R: Batches> Batches for Decoding<R> {
+/// Returns the next batch of a reader, after the progress was passed to the caller's function.
+fn next_shown<R: Measured>(reader: &mut R, progress: Option<&Py<PyAny>>) -> Result<Option<RecordBatch>> {
+    let batch = reader.next_batch()?;
+    if let Some(progress) = progress {
+        let done = reader.progress()?;
+        Python::attach(|py| progress.call1(py, done)).map_err(|error| {
+            raise_later(error);
+            Error::InvalidArgument("the function for the progress ended the read".to_owned())
+        })?;
+    }
+    Ok(batch)
+}
+
+impl<R: Measured> Batches for Decoding<R> {
     type Notes = R::Notes;
 
     fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         let batch = match self.first.take() {
             Some(batch) => Some(batch),
-            None => self.reader.next_batch()?,
+            None => next_shown(&mut self.reader, self.progress.as_ref())?,
         };
         batch.map(|batch| self.decoders.decode(batch)).transpose()
     }
@@ -95,7 +119,7 @@ impl<R: Batches> Batches for Decoding<R> {
     }
 }
 
-impl<R: Batches> Iterator for Decoding<R> {
+impl<R: Measured> Iterator for Decoding<R> {
     type Item = std::result::Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -103,7 +127,7 @@ impl<R: Batches> Iterator for Decoding<R> {
     }
 }
 
-impl<R: Batches> RecordBatchReader for Decoding<R> {
+impl<R: Measured> RecordBatchReader for Decoding<R> {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }

@@ -11,7 +11,7 @@ use pyo3::types::{PyBool, PyTuple};
 
 use super::batch_stream::{BatchStream, Batches, batch_reader};
 use super::commit_log::{PyCommitLog, Settings};
-use super::decode::Decoding;
+use super::decode::{Decoding, Measured};
 use super::handle::{Closable, Raised};
 use super::{convert, integer};
 use crate::error::Result;
@@ -150,6 +150,13 @@ impl Batches for MessageStream {
         let plan = self.plan();
         let queued_topics = Arc::clone(&plan.queued_topics);
         Notes { findings: self.findings().to_vec(), texts: plan.notes.clone(), queued_topics }
+    }
+}
+
+impl Measured for MessageStream {
+    fn progress(&mut self) -> Result<(u64, Option<u64>)> {
+        let (passed, total) = Self::progress(self)?;
+        Ok((passed, Some(total)))
     }
 }
 

@@ -115,11 +115,12 @@ impl PyStore {
     ///     threads: Threads that check and decode; None: as many as there are processors, at most 4.
     ///     known_topics: Called without arguments; returns the topics that a message may have, None: only the log knows.
     ///     decode: As for `read_records`.
+    ///     progress: Called after each batch with the bytes of the log that were passed, and how many there are.
     ///
     /// Raises:
     ///     ValueError: An unknown column or word.
     ///     OSError: An I/O error; the reader raises it, too.
-    #[pyo3(signature = (selection, *, columns=None, body="decoded", scan=None, threads=None, known_topics=None, decode=None))]
+    #[pyo3(signature = (selection, *, columns=None, body="decoded", scan=None, threads=None, known_topics=None, decode=None, progress=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn messages(
         &self,
@@ -131,6 +132,7 @@ impl PyStore {
         #[pyo3(from_py_with = integer::threads)] threads: Option<i64>,
         known_topics: Option<Py<PyAny>>,
         decode: Option<Formats>,
+        progress: Option<Py<PyAny>>,
     ) -> PyResult<PyMessageStream> {
         let scan = scan.map_or(Ok(ScanChoice::Auto), scan_choice)?;
         let (store, threads) = (self.0.get()?, convert::threads(threads)?);
@@ -148,7 +150,7 @@ impl PyStore {
         });
         log_notes(py, store.take_notes())?;
         let stream = stream?;
-        Ok(PyMessageStream::new(py.detach(|| Decoding::new(stream, decode.unwrap_or_default()))?))
+        Ok(PyMessageStream::new(py.detach(|| Decoding::new(stream, decode.unwrap_or_default(), progress))?))
     }
 
     /// Plan a read for tasks that run in any order.

@@ -527,14 +527,16 @@ impl QueueStream {
         self.fault.as_deref()
     }
 
-    /// Returns the next batch; `None` at the end.
+    /// Returns the next batch; `None` at the end. After a step without a match it is empty, so that the caller can stop, or show how
+    /// far the read is.
     ///
     /// # Errors
     /// An I/O error, with the path.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         loop {
             let ends = self.ended || self.rules.ends;
-            let step = match self.shares.iter().position(|share| !share.is_done(ends)) {
+            let current = self.shares.iter().position(|share| !share.is_done(ends));
+            let step = match current {
                 Some(current) => match self.shares.get_mut(current).and_then(|share| share.ready.take()) {
                     Some(batch) => return Ok(Some(batch)),
                     None => self.decode_rest(current, ends),
@@ -547,6 +549,9 @@ impl QueueStream {
                 self.shares.clear();
                 self.ended = true;
                 return Err(error);
+            }
+            if current.is_none() && !self.ended && self.shares.iter().all(|share| share.is_done(ends)) {
+                return Ok(Some(RecordBatch::new_empty(Arc::clone(&self.schema))));
             }
         }
     }

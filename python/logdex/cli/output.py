@@ -7,6 +7,7 @@ import dataclasses
 import json
 import os
 import re
+import stat
 import sys
 import textwrap
 import time
@@ -322,7 +323,7 @@ def _is_number(text: str) -> bool:
 
 
 class Progress:
-    """One line on standard error with bytes done, rate and time left; silent if that is not a terminal.
+    """One line on standard error with bytes done, rate and time left; silent if that is not a terminal, or in a pipe.
 
     Call it with the bytes done and the bytes in all. It is removed at the end of the `with` block.
     """
@@ -334,7 +335,8 @@ class Progress:
         # The first line is delayed, so that a short command prints none.
         self._shown = self._begun
         self._width = 0
-        self._is_terminal = sys.stderr.isatty()
+        # A pager shows the rows of a pipe on the same terminal.
+        self._is_terminal = sys.stderr.isatty() and not _is_pipe(sys.stdout)
 
     def __call__(self, done: int, total: int | None = None) -> None:
         """Show the progress, at most five times a second."""
@@ -363,11 +365,24 @@ class Progress:
             sys.stderr.write("\r")
             sys.stderr.flush()
 
+    def hide_for(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        """Yield batches that are printed, each without the line."""
+        for batch in batches:
+            self.hide()
+            yield batch
+
     def __enter__(self) -> Progress:
         return self
 
     def __exit__(self, *args: object) -> None:
         self.hide()
+
+
+def _is_pipe(stream: TextIO) -> bool:
+    try:
+        return stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode)
+    except OSError:
+        return False
 
 
 def _width(stream: TextIO) -> int:

@@ -24,7 +24,7 @@ from logdex.kafka.overview import TIMES, broker_state, times_and_size, usage
 from logdex.kafka.sealed import open_sealed_logs, seal
 from logdex.kafka.verify import verify_checkpoints
 from logdex.report import Report, merge, warn_of_topics
-from logdex.source import Info, Kind, Source, Table, check_by, detect, grouped, matching_topics
+from logdex.source import Info, Kind, Source, Table, check_by, detect, grouped, is_topic_pattern, matching_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from logdex._core import LogSegment, Pattern, SealedLogs, SegmentReader
-    from logdex._types import Access, Check, Isolation, OnError, Progress, Sealed, Time
+    from logdex._types import Access, Check, Isolation, OnError, Progress, ReadProgress, Sealed, Time
     from logdex.kafka.files import Keys
     from logdex.kafka.find import FindResult, KeyExplanation, PartitionStep
     from logdex.source import By, GroupOffset, Usage
@@ -227,7 +227,7 @@ class LogDir(Source):
         for the next call.
 
         Args:
-            topic: The topic's name.
+            topic: The topic's name, or the topics that match a pattern: see `named_topics`.
             key: A `str` stands for its UTF-8 bytes.
             index: The directory that `build_key_index` wrote; None: what is not sealed of the topic is scanned.
             begin: First timestamp, ms or an aware datetime; None: no bound.
@@ -259,7 +259,13 @@ class LogDir(Source):
         end: Time | None = None,
         header: str | None = None,
     ) -> KeyExplanation:
-        """Search as `find` does, and return what was done in each partition. The arguments are those of `find`."""
+        """Search as `find` does, and return what was done in each partition. The arguments are those of `find`.
+
+        Raises:
+            ValueError: The topic is a pattern: the partition that producers choose for a key is that of one topic.
+        """
+        if is_topic_pattern(topic):
+            raise ValueError(f"topic={topic!r}: expected one topic; find takes a pattern")
         _, steps = self._search(topic, key, index, begin=begin, end=end, header=header)
         return explanation(topic, key_bytes(key), header, steps)
 
@@ -355,6 +361,7 @@ class LogDir(Source):
         on_error: OnError = "raise",
         threads: int | None = None,
         decode: Mapping[str, object] | None = None,
+        progress: ReadProgress | None = None,
     ) -> SegmentReader:
         """Read the records of several partitions, one partition after the other, each in the order of its offsets.
 
@@ -396,6 +403,7 @@ class LogDir(Source):
             on_error=on_error,
             threads=threads,
             decode=decode,
+            progress=progress,
         )
 
     def verify(self, *, deep: bool = True, progress: Callable[[LogSegment], None] | None = None) -> Report:

@@ -28,7 +28,7 @@ from logdex.rocketmq.queues import totals
 from logdex.rocketmq.read import check_scan, planned_messages, with_warning_of_topics
 from logdex.rocketmq.rebuild import build_index, build_queues
 from logdex.rocketmq.sealed import open_store, seal
-from logdex.source import Info, Kind, Source, Table, check_by, detect, grouped, matching_topics
+from logdex.source import Info, Kind, Source, Table, check_by, detect, grouped, is_topic_pattern, matching_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
@@ -243,7 +243,8 @@ class MessageStore(Source):
         with the broker's index rules. Reasons are lost index files, or a broker that has not indexed the range yet.
 
         Args:
-            topic: The topic, as stored; None or "*" tries every topic of the store.
+            topic: The topic, as stored, or the topics that match a pattern: `Order*`, or a regular expression between slashes;
+                None or "*" tries every topic of the store.
             key: The unique key (the client's message id), or one of the space-separated keys. If the broker indexed tags (5.5.0),
                 also `"T#"` followed by the tags of a message.
             begin: First store time, ms or an aware datetime; None: no bound.
@@ -255,7 +256,7 @@ class MessageStore(Source):
             body_budget: Bytes of bodies that the result keeps in memory. It reads the others when they are used.
 
         Raises:
-            ValueError: `max_num` or `body_budget` is negative.
+            ValueError: `max_num` or `body_budget` is negative; a pattern is no regular expression.
             TypeError: The topic or the key is not a `str`; a bound is not an integer, or is a datetime without time zone.
         """
         self._check_open()
@@ -269,7 +270,9 @@ class MessageStore(Source):
             raise ValueError(f"body_budget must not be negative: {body_budget}")
         check_max_num(max_num)
         found = self._search.find(
-            self._known_topics() if topic is None else [topic],
+            self._known_topics()
+            if topic is None
+            else matching_topics([topic], lambda: self._topics_here(scan=True) or ()),
             key,
             is_any_topic=topic is None,
             begin=times.begin,
@@ -295,8 +298,8 @@ class MessageStore(Source):
     ) -> BatchStream:
         """Find the messages of many keys, at most `max_num` a key; the other options are those of `find`.
 
-        `topics` is one topic for all, or one a key: a sequence or Arrow, as are the keys. A null key finds nothing. `columns` are
-        names of message columns, in the order wanted; None: all. Bodies that are not wanted are not decompressed.
+        `topics` is one topic for all, or one a key: a sequence or Arrow, as are the keys; no patterns. A null key finds nothing.
+        `columns` are names of message columns, in the order wanted; None: all. Bodies that are not wanted are not decompressed.
 
         Returns:
             An Arrow stream of query_row (int64, the place of the key) and the message columns, in the order of the keys, the
@@ -304,10 +307,9 @@ class MessageStore(Source):
         """
         self._check_open()
         times = TimeRange.of(begin, end)
-        if isinstance(topics, str) and topics == ANY_TOPIC:
-            raise ValueError(
-                f"topics={topics!r}: expected the topic of each key; find(None, key) tries every topic for one key"
-            )
+        if isinstance(topics, str) and is_topic_pattern(topics):
+            other = "find(None, key) tries every topic" if topics == ANY_TOPIC else "find(topic, key) takes a pattern"
+            raise ValueError(f"topics={topics!r}: expected the topic of each key; {other} for one key")
         check_max_num(max_num)
         check_int64(batch_size=batch_size)
         found = self._search.find_batch(
@@ -372,6 +374,7 @@ class MessageStore(Source):
         on_damage: Callable[[Finding], None] | None = None,
         threads: int | None = None,
         decode: Mapping[str, object] | None = None,
+        progress: Progress | None = None,
     ) -> BatchStream:
         """Read messages in the order of the log, including those after damage and after missing files.
 
@@ -411,6 +414,8 @@ class MessageStore(Source):
                 of that with the largest number. "avro:URL": the schemas are those of a registry; all values become values of
                 that with the largest number in the first batch. "protobuf:FILE.desc:package.Message": messages of a type in a
                 descriptor set. "protobuf:DIRECTORY:package.Message": those with the number of their schema before them.
+            progress: Called during the read, also while no message passes, with the bytes of the log that were passed and how
+                many there are.
 
         Raises:
             TypeError: A text is not a `str`, or `keys` or `tags` is one `str`.
@@ -443,6 +448,7 @@ class MessageStore(Source):
             threads=threads,
             known_topics=partial(self._topics_here, scan=False),
             decode=decode,
+            progress=progress,
         )
         damage = Damage()
 
@@ -587,8 +593,9 @@ class MessageStore(Source):
         """
         self._check_open()
         check_text(topic=topic, key=key)
-        if topic == ANY_TOPIC:
-            raise ValueError(f"topic={topic!r}: expected one topic; find(None, key) tries every topic")
+        if is_topic_pattern(topic):
+            other = "find(None, key) tries every topic" if topic == ANY_TOPIC else "find(topic, key) takes a pattern"
+            raise ValueError(f"topic={topic!r}: expected one topic; {other}")
         from logdex.rocketmq.explain import explain  # noqa: PLC0415 -- few runs need it
 
         return explain(self, topic, key, TimeRange.of(begin, end), self._options["clock_slack_ms"])

@@ -20,7 +20,7 @@ from logdex.kafka import Log, LogDir, TopicPartition
 from logdex.kafka.checkpoint import LOG_START
 from logdex.kafka.files import MAX_OFFSET
 from logdex.kafka.log import opened_files
-from logdex.source import Kind, detect
+from logdex.source import Kind, detect, matching_topics
 from logdex.spark import options as opt
 from logdex.spark.kafka_sink import RecordSink, record_sink
 from logdex.spark.log_source import LOG_OPTIONS, LogReader, LogSource, LogStreamReader, Task, TaskSize, pack
@@ -286,7 +286,7 @@ def _whole(value: Any, least: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """The wanted partitions: topics by name, by a pattern for a part of the name, or single partitions; None: any."""
+    """The wanted partitions: topics by names or patterns, by a pattern for a part of the name, or single partitions; None: any."""
 
     names: tuple[str, ...] | None = None
     pattern: str | None = None
@@ -298,13 +298,14 @@ class Topics:
         Raises:
             ValueError: A named topic or partition is missing: a mistyped name must not read as empty.
         """
-        found = logs.partitions(self.names)
-        missing = sorted(set(self.names or ()) - {partition.topic for partition in found})
+        known = dict.fromkeys(each.topic for each in logs.partitions())
+        names = None if self.names is None else matching_topics(self.names, lambda: known)
+        found = logs.partitions(names)
+        missing = sorted(set(names or ()) - {partition.topic for partition in found})
         missing += [str(partition) for partition in sorted(self.partitions or ()) if partition not in found]
         if missing:
-            there = dict.fromkeys(each.topic for each in logs.partitions())
             raise ValueError(
-                f"{logs.path} does not hold {', '.join(missing)}; it holds {', '.join(there) or 'nothing'}"
+                f"{logs.path} does not hold {', '.join(missing)}; it holds {', '.join(known) or 'nothing'}"
             )
         if self.pattern is not None:
             matches = re.compile(self.pattern, re.ASCII).search

@@ -10,7 +10,7 @@ use pyo3::types::PyCapsule;
 
 use super::super::batch_stream::{BatchStream, Batches, in_frame, stream_of};
 use super::super::convert::{ArrowBatch, ArrowSchema, ArrowTable};
-use super::super::decode::Decoding;
+use super::super::decode::{Decoding, Measured};
 use super::super::handle::lock;
 use super::super::report;
 use crate::error::Result;
@@ -47,6 +47,12 @@ impl Batches for SegmentReader {
             position: self.position(),
             bytes_read: self.bytes_read(),
         }
+    }
+}
+
+impl Measured for SegmentReader {
+    fn progress(&mut self) -> Result<(u64, Option<u64>)> {
+        Ok((self.bytes_read(), None))
     }
 }
 

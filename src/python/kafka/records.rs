@@ -61,11 +61,12 @@ pub(super) fn planned(py: Python<'_>, parts: &Bound<'_, PyAny>) -> PyResult<(Vec
 ///         a pattern are searched, else 1: whole records of 1 KB pass faster through one. The reader must not go on in a forked
 ///         process if there are several.
 ///     decode: The formats of columns of bytes: "text", "json", "avro:FILE", "avro:DIRECTORY", or the Arrow schema of JSON objects.
+///     progress: Called after each batch with the bytes of segments that were read, and None.
 ///
 /// Returns:
 ///     A reader of record batches, which is also an Arrow stream.
 #[pyfunction]
-#[pyo3(signature = (parts, *, begin=None, end=None, columns=None, keys=None, header=None, offsets=None, matches=None, batch_size=8_192, control=false, check_crc=true, on_error="raise", warn=true, threads=None, decode=None))]
+#[pyo3(signature = (parts, *, begin=None, end=None, columns=None, keys=None, header=None, offsets=None, matches=None, batch_size=8_192, control=false, check_crc=true, on_error="raise", warn=true, threads=None, decode=None, progress=None))]
 #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
 fn read_records(
     py: Python<'_>,
@@ -84,6 +85,7 @@ fn read_records(
     warn: bool,
     #[pyo3(from_py_with = integer::threads)] threads: Option<i64>,
     decode: Option<Formats>,
+    progress: Option<Py<PyAny>>,
 ) -> PyResult<PySegmentReader> {
     let offsets = offsets.map(|offsets| {
         let offsets = convert::int64_column(offsets, "offsets")?;
@@ -98,7 +100,7 @@ fn read_records(
     };
     let (ranges, missing) = planned(py, parts)?;
     let reader = SegmentReader::records_of_log(ranges, missing, scan)?;
-    let reader = py.detach(|| Decoding::new(reader, decode.unwrap_or_default()))?;
+    let reader = py.detach(|| Decoding::new(reader, decode.unwrap_or_default(), progress))?;
     Ok(PySegmentReader::new(reader, warn))
 }
 

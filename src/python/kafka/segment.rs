@@ -61,8 +61,9 @@ impl PyLogSegment {
 
     fn batch_reader(&self, py: Python<'_>, scan: BatchScan) -> PyResult<PySegmentReader> {
         let segment = self.inner()?;
-        let reader =
-            py.detach(|| SegmentReader::batches(segment, scan).and_then(|r| Decoding::new(r, Formats::default())))?;
+        let reader = py.detach(|| {
+            SegmentReader::batches(segment, scan).and_then(|r| Decoding::new(r, Formats::default(), None))
+        })?;
         Ok(PySegmentReader::new(reader, true))
     }
 
@@ -353,7 +354,7 @@ impl PyLogSegment {
             aborted: arguments::aborted(aborted)?,
             ..self.range()?
         };
-        let reader = Decoding::new(SegmentReader::records(vec![range], scan)?, Formats::default())?;
+        let reader = Decoding::new(SegmentReader::records(vec![range], scan)?, Formats::default(), None)?;
         Ok(PySegmentReader::new(reader, true))
     }
 

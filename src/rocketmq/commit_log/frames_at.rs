@@ -256,6 +256,12 @@ impl OffsetReader {
         Ok(Some(self.builder.take()))
     }
 
+    /// Returns the offset that is read next; of the last one if all were read.
+    pub(crate) fn position(&self) -> u64 {
+        let next = self.phy_offsets.get(self.read).or(self.phy_offsets.last()).copied().flatten();
+        next.and_then(|offset| u64::try_from(offset).ok()).unwrap_or(0)
+    }
+
     pub(crate) fn filter(&self) -> Option<&Filter> {
         self.filter.as_ref()
     }

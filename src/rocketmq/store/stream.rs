@@ -46,6 +46,12 @@ enum Reader {
 pub struct MessageStream {
     plan: Plan,
     pieces: VecDeque<Piece>,
+    /// The offset of the log to which pieces were read.
+    reached: u64,
+    /// The range of the log from the first piece to the end of the last one.
+    range: (u64, u64),
+    /// The part of the range that the log has, once it is known.
+    in_log: Option<(u64, u64)>,
     options: ReadOptions,
     schema: SchemaRef,
     reader: Option<Reader>,
@@ -68,8 +74,43 @@ impl MessageStream {
         let schema = columns::schema(&options.columns);
         let pieces: VecDeque<Piece> = std::mem::take(&mut plan.pieces).into();
         let has_offsets = pieces.iter().any(|piece| matches!(piece.way, Way::Offsets(_)));
-        let (reader, missing, findings) = (None, Vec::new(), Vec::new());
-        Self { plan, pieces, options, schema, reader, has_offsets, missing, findings, has_ended: false }
+        let range = pieces.front().zip(pieces.back());
+        let range = range.map_or((0, 0), |(first, last)| (unsigned(first.range.0), unsigned(last.range.1)));
+        Self {
+            plan,
+            pieces,
+            reached: range.0,
+            range,
+            in_log: None,
+            options,
+            schema,
+            reader: None,
+            has_offsets,
+            missing: Vec::new(),
+            findings: Vec::new(),
+            has_ended: false,
+        }
+    }
+
+    /// Returns how many bytes of the log the read has passed, and how many it passes.
+    ///
+    /// # Errors
+    /// An I/O error, with the path.
+    pub fn progress(&mut self) -> Result<(u64, u64)> {
+        let (begin, end) = match self.in_log {
+            Some(known) => known,
+            None => {
+                let log = &self.plan.log;
+                *self.in_log.insert((self.range.0.max(log.min_offset()?), self.range.1.min(log.max_offset()?)))
+            }
+        };
+        let at = match &self.reader {
+            Some(Reader::Log(reader) | Reader::Offsets(reader)) => MessageReader::position(reader),
+            Some(Reader::Queues(reader)) => QueueStream::position(reader),
+            None if self.has_ended => end,
+            None => self.reached,
+        };
+        Ok((at.min(end).saturating_sub(begin), end.saturating_sub(begin)))
     }
 
     /// The plan, without the pieces.
@@ -119,9 +160,10 @@ impl MessageStream {
         }
     }
 
-    fn open(&self, piece: Piece) -> Result<Reader> {
-        let Self { plan, options, .. } = self;
+    fn open(&mut self, piece: Piece) -> Result<Reader> {
         let (begin, end) = (unsigned(piece.range.0), unsigned(piece.range.1));
+        self.reached = begin;
+        let Self { plan, options, .. } = self;
         let filter = options.filter.clone();
         Ok(match piece.way {
             Way::Log => {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from logdex._core import internal_as_json
 from logdex.cli.arguments import FILTERS, OPEN, STORE_OR_LOG, Command, add_options, add_source, count, row_format
-from logdex.cli.output import complain, limited_batches, say_rows
+from logdex.cli.output import Progress, complain, limited_batches, say_rows
 from logdex.cli.sources import open_path
 from logdex.cli.sources.opened import nothing_matches
 
@@ -29,6 +29,7 @@ they can be trusted; else the log is scanned.
 
   logdex cat /data/store --topic Orders --begin -2h --body
   logdex cat /data/store --tail 10 --follow
+  logdex cat /data/store --follow --where "tags = 'TagA' AND store_size > 4096"
   logdex cat /data/store --json | jq -r .keys
   logdex cat /data/store -t Orders --decode body=json --where "body.user.id = 'u1' AND tags = 'TagA'"
   logdex cat /var/kafka-logs -t orders -n 5 --format '%t %p %o %k %s'
@@ -53,10 +54,8 @@ def _run(arguments: argparse.Namespace) -> int:
     """Print the rows; 1 if no row passes the filters."""
     if arguments.format is not None and (arguments.json or arguments.columns):
         raise ValueError("--format: expected neither --json nor --columns with it")
-    with open_path(arguments) as opened, opened.reporting_unread(arguments):
+    with open_path(arguments) as opened, opened.reporting_unread(arguments), Progress("cat") as arguments.progress:
         if arguments.tail is not None or arguments.follow:
-            if arguments.where is not None:
-                raise ValueError("--where: expected neither --tail nor --follow with it")
             printed = _cat_logs(opened, arguments)
         else:
             with opened.matching_rows(arguments, body=_prints_bodies(arguments)) as stream:
@@ -82,7 +81,7 @@ def _are_internal(topics: Sequence[str]) -> bool:
 def _say(batches: Iterator[RecordBatch], arguments: argparse.Namespace) -> int:
     """Print rows, those of Kafka's internal topics as JSON; return their number."""
     labelled = arguments.columns is not None
-    batches = map(internal_as_json, batches)
+    batches = map(internal_as_json, arguments.progress.hide_for(batches))
     return say_rows(batches, as_json=arguments.json, labelled=labelled, row_format=arguments.format)
 
 
@@ -96,11 +95,10 @@ def _cat_logs(opened: Opened, arguments: argparse.Namespace) -> int:
         places.append(max(begin, end))
         ends.append(end)
         if arguments.tail is None:
-            stream = log.read(begin, end)
-            printed += _say(limited_batches(stream, left - printed), arguments)
-            opened.say_skipped(stream)
+            with log.read(begin, end) as stream:
+                printed += _say(limited_batches(stream, left - printed), arguments)
         else:
-            batches = _last_rows(opened, log, end, arguments.tail)
+            batches = _last_rows(log, end, arguments.tail)
             printed += _say(limited_batches(batches, left - printed), arguments)
     while arguments.follow and printed < left:
         sys.stdout.flush()
@@ -115,29 +113,26 @@ def _cat_logs(opened: Opened, arguments: argparse.Namespace) -> int:
                 places[at] = begin
             ends[at] = end
             if end > places[at]:
-                stream = log.read(places[at], end)
-                printed += _say(limited_batches(stream, left - printed), arguments)
-                opened.say_skipped(stream)
+                with log.read(places[at], end) as stream:
+                    printed += _say(limited_batches(stream, left - printed), arguments)
                 places[at] = end
     return printed
 
 
-def _last_rows(opened: Opened, log: LogRead, end: int, num: int) -> Iterator[RecordBatch]:
+def _last_rows(log: LogRead, end: int, num: int) -> Iterator[RecordBatch]:
     """Read the last rows before an offset, from positions further and further back until there are enough."""
     batches: deque[RecordBatch] = deque()
-    rows, stream = 0, None
+    rows = 0
     for begin in log.starts(end, num) if num else ():
         batches, rows = deque(), 0
-        stream = log.read(begin, end)
-        for batch in stream:
-            batches.append(batch)
-            rows += batch.num_rows
-            while rows - batches[0].num_rows >= num:
-                rows -= batches.popleft().num_rows
+        with log.read(begin, end) as stream:
+            for batch in stream:
+                batches.append(batch)
+                rows += batch.num_rows
+                while rows - batches[0].num_rows >= num:
+                    rows -= batches.popleft().num_rows
         if rows >= num:
             break
-    if stream is not None:
-        opened.say_skipped(stream)
     if batches:
         batches[0] = batches[0].slice(max(0, rows - num))
     return iter(batches)

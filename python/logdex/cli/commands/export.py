@@ -95,10 +95,9 @@ _FORMATS: dict[str, _Format] = {".parquet": _parquet, ".json": _json, ".jsonl": 
 
 
 def _write(write: _Format, sink: BinaryIO, arguments: argparse.Namespace) -> int:
-    """Write the rows. The progress is the position in the log, or the bytes of batches without `phy_offset`."""
+    """Write the rows; return their number."""
     rows = 0
-    with open_path(arguments) as opened, opened.reporting_unread(arguments), Progress("export") as progress:
-        begin, total = opened.bytes_of_log()
+    with open_path(arguments) as opened, opened.reporting_unread(arguments), Progress("export") as arguments.progress:
         with (
             opened.matching_rows(arguments, body=not arguments.no_body) as stream,
             write(sink, stream.schema, arguments) as write_batch,
@@ -106,10 +105,6 @@ def _write(write: _Format, sink: BinaryIO, arguments: argparse.Namespace) -> int
             for batch in limited_batches(stream, arguments.limit):
                 write_batch(batch)
                 rows += batch.num_rows
-                if begin is not None and "phy_offset" in batch.column_names:
-                    progress(batch.column("phy_offset")[batch.num_rows - 1].as_py() - begin, total)
-                else:
-                    progress.add(batch.nbytes)
         if not rows and arguments.limit != 0:
             complain(nothing_matches(arguments, arguments.topic or (), *opened.held(arguments.topic)))
     return rows

@@ -23,14 +23,16 @@ are searched, as by `logdex kafka find`.
   logdex find /data/store Orders order-1001
   logdex find /data/store '*' 7F00000164845FFD2B2768AC96750001 --body
   logdex find /data/store Orders order-1001 --begin -2d --max 1 --json
+  logdex find /data/store 'Order*' order-1001
   logdex find /data/store Orders - --json < keys.txt"""
+_TOPIC = "the topic, or a pattern of topics: 'Order*' or '/regex/'; of RocketMQ, '*' for any"
 _KEY = "a key, a unique key, or with '*' an offset id; '-' reads keys from standard input, one a line"
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source(parser, SEARCHED, metavar="STORE")
     add_options(parser, *OPEN)
-    parser.add_argument("topic", type=word, metavar="TOPIC", help="the topic; of RocketMQ, '*' for any")
+    parser.add_argument("topic", type=word, metavar="TOPIC", help=_TOPIC)
     parser.add_argument("key", type=word, metavar="KEY", help=_KEY)
     add_options(parser, *TIMES)
     parser.add_argument("--max", type=count, metavar="N", help="at most N messages")

@@ -7,18 +7,13 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
-from logdex._core import Pattern, SegmentReader
+from logdex._core import Pattern
 from logdex.cli.arguments import FILTERS, OPEN, STORE_OR_LOG, Command, add_options, count, pattern_text
 from logdex.cli.output import Progress, complain, limited_batches, say, say_json, say_matches
 from logdex.cli.sources import open_path
 from logdex.cli.sources.opened import nothing_matches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from arro3.core import RecordBatch
-
-    from logdex._core import BatchStream
     from logdex.cli.sources.opened import Opened
 
 _FIELDS = ("body", "value", "keys", "key", "properties", "headers")
@@ -32,7 +27,8 @@ positions of all matches in `matches`. A body that cannot be decompressed is rep
   logdex grep order-1001 /data/store --topic Orders --begin -2h
   logdex grep -F '"status":"FAILED"' /data/store -c
   logdex grep -i 'timeout|refused' /data/kafka --in value,headers --json
-  logdex grep -o 'user-[0-9]+' /data/store /backup/store"""
+  logdex grep -o 'user-[0-9]+' /data/store /backup/store
+  logdex grep refused /data/store --where 'store_size > 4096 AND reconsume_times > 0'"""
 
 
 def _fields(text: str) -> tuple[str, ...]:
@@ -62,7 +58,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-m", "--limit", type=count, metavar="N", help="at most N messages, of each path")
     parser.add_argument("--body", action="store_true", help="print whole bodies")
-    add_options(parser, *(name for name in FILTERS if name != "--limit"), *OPEN, "--storage")
+    add_options(parser, *(name for name in FILTERS if name != "--limit"), *OPEN, "--where", "--storage")
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -86,13 +82,15 @@ def _run(arguments: argparse.Namespace) -> int:
 def _grep(opened: Opened, arguments: argparse.Namespace, *, is_named: bool) -> int:
     """Print the messages of one path; return their number."""
     name = os.fspath(arguments.path) if is_named else None
-    with opened.reporting_unread(arguments), Progress("grep") as progress:
+    with (
+        opened.reporting_unread(arguments),
+        Progress("grep") as arguments.progress,
         # The positions of matches are searched in the rows, so they need the bodies.
-        stream = opened.rows(arguments, body=not arguments.count)
-        read = _counted(stream, progress)
-        batches = _shown(opened, limited_batches(read, arguments.limit), progress)
+        opened.matching_rows(arguments, body=not arguments.count) as stream,
+    ):
+        batches = arguments.progress.hide_for(limited_batches(stream, arguments.limit))
         if arguments.count:
-            rows = sum(batch.num_rows for batch in batches)
+            rows: int = sum(batch.num_rows for batch in batches)
             if arguments.json:
                 say_json({"path": name or str(arguments.path), "messages": rows})
             else:
@@ -106,29 +104,10 @@ def _grep(opened: Opened, arguments: argparse.Namespace, *, is_named: bool) -> i
                 bodies=arguments.body,
                 only=arguments.only,
             )
-        opened.say_skipped(stream)
-        if not rows and arguments.limit != 0 and not arguments.count:
-            text = nothing_matches(arguments, arguments.topic or (), *opened.held(arguments.topic))
-            complain(text if name is None else f"{name}: {text}")
+    if not rows and arguments.limit != 0 and not arguments.count:
+        text = nothing_matches(arguments, arguments.topic or (), *opened.held(arguments.topic))
+        complain(text if name is None else f"{name}: {text}")
     return rows
-
-
-def _counted(stream: BatchStream | SegmentReader, progress: Progress) -> Iterator[RecordBatch]:
-    """Yield batches, and show how many bytes of Kafka's logs were searched: a batch without a match is empty."""
-    for batch in stream:
-        if isinstance(stream, SegmentReader):
-            progress(stream.bytes_read)
-        yield batch
-
-
-def _shown(opened: Opened, batches: Iterator[RecordBatch], progress: Progress) -> Iterator[RecordBatch]:
-    """Yield batches, and show how far in the log of RocketMQ they are."""
-    begin, total = opened.bytes_of_log()
-    for batch in batches:
-        progress.hide()
-        yield batch
-        if begin is not None and "phy_offset" in batch.column_names:
-            progress(batch.column("phy_offset")[batch.num_rows - 1].as_py() - begin, total)
 
 
 COMMAND = Command("grep", "search in the bodies of messages", _DETAILS, _add_arguments, _run)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from logdex._core import RemotePath, SegmentReader, dump_file, read_key_settings, read_records
 from logdex.cli.arguments import chosen_columns
 from logdex.cli.output import Progress, complain, say, say_json, say_rows, say_text
-from logdex.cli.sources.opened import LogRead, Opened, Part, Verdict, nothing_matches, say_copied
+from logdex.cli.sources.opened import LogRead, Opened, Part, Verdict, nothing_matches, say_copied, tables_of
 from logdex.errors import CorruptFileError
 from logdex.hash_index import IndexDirectory
 from logdex.kafka import Log, LogDir, LogSegment, OffsetIndex, TimeIndex, checkpoint
@@ -34,6 +34,7 @@ from logdex.source import Info, Kind, Table
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from logdex._core import BatchStream
@@ -61,6 +62,7 @@ class _KafkaOpened(Opened):
     def __init__(self, kind: Kind, opened: LogDir | Log | LogSegment) -> None:
         super().__init__(kind.value, None if isinstance(opened, LogSegment) else opened)
         self.opened = opened
+        self._said: set[str] = set()
 
     def info(self) -> Info:
         if not isinstance(self.opened, LogSegment):
@@ -108,6 +110,24 @@ class _KafkaOpened(Opened):
         of_dir = {"topic": filters.topic, "partitions": filters.queue} if isinstance(self.opened, LogDir) else {}
         return {**of_dir, "begin_offset": filters.offset, "isolation": filters.isolation, **_filters(filters)}
 
+    def _read_part(
+        self,
+        log: Log | LogSegment,
+        filters: argparse.Namespace,
+        body: bool,  # noqa: FBT001 -- passed on
+        begin: int,
+        end: int,
+    ) -> AbstractContextManager[Any]:
+        """Read the rows of one log between two offsets that pass `--where`."""
+        last = _read_end(log, end)
+        place = {"begin_offset": begin, "end_offset": last, "isolation": filters.isolation}
+        return self._where(
+            filters,
+            body,
+            lambda: self._read([log], filters, body, begin, last),
+            lambda: tables_of(self._whole() if isinstance(log, LogSegment) else log, {**place, **_filters(filters)}),
+        )
+
     def bytes_after(self, filters: argparse.Namespace, path: str, offset: int) -> int:
         """Return how many bytes of the wanted logs follow a byte offset in one of their files."""
         logs = self._matching(filters)
@@ -121,7 +141,7 @@ class _KafkaOpened(Opened):
             LogRead(
                 f"{log.topic}-{log.partition}",
                 partial(_bounds, log, filters.offset),
-                lambda begin, end, log=log: self._read([log], filters, body, begin, _read_end(log, end)),  # type: ignore[misc]
+                partial(self._read_part, log, filters, body),
                 partial(_starts, log, filters.offset),
             )
             for log in self._matching(filters)
@@ -166,22 +186,27 @@ class _KafkaOpened(Opened):
         return Verdict(" and ".join(lost), blockers, warning if lost else "", commands)
 
     def say_skipped(self, stream: BatchStream | SegmentReader) -> None:
-        """Print the unfinished end of a log, and the offsets that damage hides."""
+        """Print the unfinished end of a log, and the offsets that damage hides; once, however often they are read."""
         stream.close()
         if not isinstance(stream, SegmentReader):
             return
         damage = stream.damage
         for finding in (each for each in stream.findings if each not in damage):
-            complain(str(finding))
+            self._say_once(str(finding))
         for (topic, partition), unread in groupby(stream.unread, lambda each: each[:2]):
             ranges = list(unread)
             others = f" and in {len(ranges) - 1:,} more places" if len(ranges) > 1 else ""
             size = size_text(sum(bytes_ for *_, bytes_ in ranges))
             offsets = UnreadRange(0, *ranges[0][2:4]).offsets
-            complain(
+            self._say_once(
                 f"{topic}-{partition}: {offsets}{others} are unread, {size} of damaged batches; reading went on after "
                 "them (--skip-damaged, the default; --no-skip-damaged stops there)"
             )
+
+    def _say_once(self, text: str) -> None:
+        if text not in self._said:
+            complain(text)
+        self._said.add(text)
 
     def find(self, arguments: argparse.Namespace) -> int:
         """Print the records that carry a key; return 1 if there are none."""
@@ -274,6 +299,7 @@ def _filters(filters: argparse.Namespace) -> dict[str, Any]:
         "matches": filters.matches,
         "on_error": "skip" if filters.skip_damaged else "raise",
         "decode": dict(getattr(filters, "decode", ())) or None,
+        "progress": getattr(filters, "progress", None),
         # Few rows are wanted, of which a thread would read ahead.
         "threads": None if getattr(filters, "limit", None) is None else 1,
     }

@@ -15,7 +15,7 @@ from logdex.source import EXPECTED_WHOLE, NO_MESSAGES, Info
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import TypeAlias
 
@@ -35,13 +35,13 @@ class LogRead:
     Attributes:
         name: Its name, for messages.
         bounds: Returns its first offset now, and the offset after its last row.
-        read: Reads the rows between two offsets.
+        read: Reads the rows between two offsets that pass `--where`, as `Opened.matching_rows` does.
         starts: Returns offsets from which to read the last rows before an end, each further from it.
     """
 
     name: str
     bounds: Callable[[], tuple[int, int]]
-    read: Callable[[int, int], BatchStream | SegmentReader]
+    read: Callable[[int, int], contextlib.AbstractContextManager[Any]]
     starts: Callable[[int, int], Iterator[int]]
 
 
@@ -116,27 +116,34 @@ class Opened(Closing):
 
     def tables(self, filters: argparse.Namespace, *, empty: bool = False) -> Tables:
         """Return tables for queries; messages or records are those that pass the options `FILTERS`."""
-        try:
-            from logdex.duckdb import Tables  # noqa: PLC0415 -- optional
-            from logdex.pushdown import Rows  # noqa: PLC0415 -- as above
-        except ImportError as error:
-            raise LogdexError(str(error)) from error
-        given = {name: value for name, value in self.options(filters).items() if value is not None}
-        return Tables(Rows(self._whole(), given), empty=empty)
+        return tables_of(self._whole(), self.options(filters), empty=empty)
+
+    def matching_rows(
+        self, filters: argparse.Namespace, *, body: bool
+    ) -> contextlib.AbstractContextManager[Any]:
+        """Read the rows of `rows` that pass `--where`, a stream with a schema; then print what was skipped."""
+        return self._where(filters, body, lambda: self.rows(filters, body=body), lambda: self.tables(filters))
 
     @contextlib.contextmanager
-    def matching_rows(self, filters: argparse.Namespace, *, body: bool) -> Iterator[Any]:
-        """Read the rows of `rows` that pass `--where`, a stream with a schema; then print what was skipped."""
+    def _where(
+        self,
+        filters: argparse.Namespace,
+        body: bool,  # noqa: FBT001 -- passed on
+        rows: Callable[[], BatchStream | SegmentReader],
+        tables: Callable[[], Tables],
+    ) -> Iterator[Any]:
+        """Read rows as they are, or with `--where` from tables; then print what was skipped."""
         if filters.where is None:
-            stream = self.rows(filters, body=body)
-            yield stream
+            streams = [rows()]
+            yield streams[0]
+        else:
+            with tables() as opened:
+                columns = chosen_columns(filters, opened.schema.names, () if body else self.bodies)
+                yield opened.where(filters.where, columns)
+            streams = [stream for _, stream in opened.reads]
+        filters.progress.hide()
+        for stream in streams:
             self.say_skipped(stream)
-            return
-        with self.tables(filters) as tables:
-            columns = chosen_columns(filters, tables.schema.names, () if body else self.bodies)
-            yield tables.where(filters.where, columns)
-            for _, stream in tables.reads:
-                self.say_skipped(stream)
 
     def logs(self, filters: argparse.Namespace, *, body: bool) -> Sequence[LogRead]:
         """Return the logs that hold the rows of `rows`."""
@@ -200,6 +207,16 @@ class Opened(Closing):
                 text = f"stopped at damage, {size_text(left)} of the log are unread; --skip-damaged reads on after it"
                 complain(text)
             raise
+
+
+def tables_of(source: Source, options: Mapping[str, Any], *, empty: bool = False) -> Tables:
+    """Return tables for queries over the rows that a read with these options has; None for one that is not given."""
+    try:
+        from logdex.duckdb import Tables  # noqa: PLC0415 -- optional
+        from logdex.pushdown import Rows  # noqa: PLC0415 -- as above
+    except ImportError as error:
+        raise LogdexError(str(error)) from error
+    return Tables(Rows(source, {name: value for name, value in options.items() if value is not None}), empty=empty)
 
 
 class Part(Opened):

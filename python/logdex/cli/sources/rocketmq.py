@@ -13,7 +13,7 @@ from arro3.core import RecordBatchReader
 from logdex._core import distinct, subtract_ranges
 from logdex.cli.arguments import chosen_columns
 from logdex.cli.output import BOLD, Progress, complain, in_flags, say, say_json, say_rows, say_text, time_text
-from logdex.cli.sources.opened import LogRead, Opened, Part, Verdict, nothing_matches, say_copied
+from logdex.cli.sources.opened import LogRead, Opened, Part, Verdict, nothing_matches, say_copied, tables_of
 from logdex.hash_index.index_directory import describe_index
 from logdex.hash_index.query import TimeRange
 from logdex.report import SEVERITIES, Report, merge, size_text
@@ -30,7 +30,7 @@ from logdex.rocketmq.find import ANY_TOPIC
 from logdex.rocketmq.layout import StoreLayout
 from logdex.rocketmq.overview import checkpoint_times, first_time
 from logdex.rocketmq.queues import UNIT_BYTES
-from logdex.source import OFFSET_NAME, Info, Kind, Table, detect
+from logdex.source import OFFSET_NAME, Info, Kind, Table, detect, is_topic_pattern, matching_topics
 
 if TYPE_CHECKING:
     import argparse
@@ -148,10 +148,10 @@ class _StoreOpened(Opened):
     def _read(self, filters: argparse.Namespace, body: bool, begin: int | None, end: int | None) -> BatchStream:  # noqa: FBT001 -- passed on
         columns = chosen_columns(filters, MESSAGE_COLUMNS, () if body else self.bodies)
         options = _filters(filters)
-        return self._store.messages(columns=columns, begin_phy_offset=begin, end_phy_offset=end, **options)
+        return self._store.messages(columns=columns, **_place(begin, end), **options)
 
     def options(self, filters: argparse.Namespace) -> dict[str, Any]:
-        return {"begin_phy_offset": self._first(filters), **_filters(filters)}
+        return {**_place(self._first(filters), None), **_filters(filters)}
 
     def _first(self, filters: argparse.Namespace) -> int | None:
         """Return the position in the log of `--offset`, which with a topic and a queue is an offset in this queue."""
@@ -178,7 +178,12 @@ class _StoreOpened(Opened):
             LogRead(
                 "the log",
                 lambda: (max(self._first(filters) or 0, log.min_offset), log.max_offset),
-                lambda begin, end: self._read(filters, body, begin, end),
+                lambda begin, end: self._where(
+                    filters,
+                    body,
+                    lambda: self._read(filters, body, begin, end),
+                    lambda: tables_of(self._store, {**_place(begin, end), **_filters(filters)}),
+                ),
                 starts,
             )
         ]
@@ -256,6 +261,11 @@ class _StoreOpened(Opened):
         return say_copied(arguments, report, "messages", lambda: self.held(arguments.topic))
 
 
+def _place(begin: int | None, end: int | None) -> dict[str, Any]:
+    """Return the options of a read for its place."""
+    return {"begin_phy_offset": begin, "end_phy_offset": end}
+
+
 def _filters(filters: argparse.Namespace) -> dict[str, Any]:
     """Return the options of a read besides its place."""
     if filters.isolation:
@@ -271,6 +281,7 @@ def _filters(filters: argparse.Namespace) -> dict[str, Any]:
         "tags": filters.tag,
         "matches": filters.matches,
         "decode": dict(getattr(filters, "decode", ())) or None,
+        "progress": getattr(filters, "progress", None),
     }
 
 
@@ -317,11 +328,11 @@ def _say_limits(result: FindResult, arguments: argparse.Namespace) -> None:
 def _nothing_found(store: MessageStore, arguments: argparse.Namespace) -> str:
     """Return why nothing is found, as far as one more search shows it."""
     topic, key = arguments.topic, arguments.key
-    if topic != ANY_TOPIC and topic not in store.topics:
+    if topic != ANY_TOPIC and not {*matching_topics([topic], lambda: store.topics)} <= {*store.topics}:
         return nothing_matches(arguments, [topic], store.topics, [])
     if (arguments.begin, arguments.end) != (None, None) and (other := store.find(topic, key, max_num=1, scan=False)):
         return f"nothing found in this range of times; a message has the key at {time_text(other[0].store_timestamp)}"
-    asked = "a topic and the key" if topic == ANY_TOPIC else "the same arguments"
+    asked = "a topic and the key" if is_topic_pattern(topic) else "the same arguments"
     return f"nothing found; run `logdex explain` with {asked} to see why"
 
 

@@ -22,7 +22,8 @@ FILTER_OPTIONS = ("topic", "keys", "tags", "msg_id", "queue_id", "queue_offset",
 class MessageFilter:
     """Conditions that must all hold; None: no condition. `keys` are compared with the unique key and with each of the keys.
 
-    Offsets are a range or single numbers. Times are milliseconds, both included.
+    Topics are names; those of a stream may be patterns, which a task replaces by the topics of its messages. Offsets are a range
+    or single numbers. Times are milliseconds, both included.
     """
 
     topics: Sequence[str] | None = None

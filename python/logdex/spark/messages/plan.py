@@ -12,6 +12,7 @@ from logdex.report import unknown_topic
 from logdex.rocketmq.layout import configured_topics
 from logdex.rocketmq.message import is_msg_id, offset_in_msg_id
 from logdex.rocketmq.sealed import open_store
+from logdex.source import matching_topics
 from logdex.spark.log_source import Task, pack
 
 if TYPE_CHECKING:
@@ -88,12 +89,18 @@ class MessagePlan:
         queued = self._queues.topics()
         return sorted({*queued, *configured_topics(self._layout.config)}) if queued else None
 
+    def topics(self) -> list[str]:
+        """Return the topics that a message may have; a log without queues is read for them."""
+        known = self._known_topics()
+        return self._log.topics(salvage=True)[0] if known is None else known
+
     def unknown_topics(self) -> dict[str, str]:
         """Return the requested topics that the store does not have, each with a message; empty if only the log has topics."""
         known = self._known_topics() if self._wanted.topics else None
         if known is None:
             return {}
-        return {each: unknown_topic(each, {*known}) for each in sorted({*(self._wanted.topics or ())} - {*known})}
+        wanted = matching_topics(self._wanted.topics or (), lambda: known)
+        return {each: unknown_topic(each, {*known}) for each in sorted({*wanted} - {*known})}
 
     def _open(self) -> Store:
         """Open the store with its index if keys are wanted; if the index cannot be used, without it."""

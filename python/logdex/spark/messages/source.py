@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from logdex import _core
 from logdex._core import RemotePath
@@ -15,6 +16,7 @@ from logdex._types import MAX_INT64
 from logdex.report import Finding
 from logdex.rocketmq.layout import find_layout
 from logdex.rocketmq.read import valid_messages
+from logdex.source import is_topic_pattern, matching_topics
 from logdex.spark import options as opt
 from logdex.spark import workers
 from logdex.spark.log_source import LOG_OPTIONS, LogReader, LogSource, LogStreamReader, SeveralReads, TaskSize
@@ -64,7 +66,8 @@ class MessagesSource(LogSource):
         stores = opt.paths(self.options, f"format {FORMAT}")
         if len(stores) > 1 and "commitLog" in self.options:
             raise ValueError("option commitLog: expected one store, or the directories of the logs as stores")
-        return LogReader(SeveralReads.of([self._read_options(schema, store) for store in stores]), self.reports)
+        reads = [self._read_options(schema, store).with_topics_here() for store in stores]
+        return LogReader(SeveralReads.of(reads), self.reports)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
         """Follow a log that grows."""
@@ -137,6 +140,14 @@ class ReadOptions:
         # In a worker they may have other paths than in the layout.
         return workers.commit_log(_core.join_directories(self.directories), access=self.access, compat=self.compat)
 
+    def with_topics_here(self) -> ReadOptions:
+        """Return the read of the topics that match the patterns among those that are wanted."""
+        topics = self.wanted.topics
+        if topics is None or not any(map(is_topic_pattern, topics)):
+            return self
+        plan = MessagePlan(self.layout, self.open(), self.wanted, pushdown=False)
+        return replace(self, wanted=replace(self.wanted, topics=matching_topics(topics, plan.topics)))
+
     def tasks(self, damage: SparkDamage) -> list[Task]:
         """Split what is wanted into tasks."""
         # A broker's walk ends at damage, so a file must not be split after it.
@@ -173,6 +184,9 @@ class ReadOptions:
 
     def _scanned(self, log: CommitLog, begin: int, end: int, wanted: MessageFilter, damage: Damage) -> Iterator[Any]:
         """Read a range of the log, also after damage unless `compat` names a broker's release."""
+        if wanted.topics is not None:
+            # A topic may be new in this range: its queues may not exist yet.
+            wanted = replace(wanted, topics=matching_topics(wanted.topics, lambda: self._topics_of(log, begin, end)))
         columns, selection = self._read_columns, wanted.selection()
 
         def add(finding: Finding) -> None:
@@ -199,6 +213,13 @@ class ReadOptions:
             path, offset = log.place(at)
             found = "a frame that it refuses; a sequential scan would end here, Spark goes on at the next task"
             damage.add(Finding(path, offset, "log-frame", f"a message for a {self.compat} broker", found))
+
+    def _topics_of(self, log: CommitLog, begin: int, end: int) -> set[str]:
+        """Return the topics of the messages in a range of the log."""
+        salvage = self.compat is None
+        batches = valid_messages(log, ["topic"], begin, end, salvage=salvage, on_damage=lambda _: None)
+        columns = (pc.unique(pa.array(batch.column("topic"))) for batch in batches)
+        return {topic for column in columns for topic in column.to_pylist()}
 
     def _queued(self, log: CommitLog, piece: QueuePiece, damage: SparkDamage) -> Iterator[Any]:
         """Read the messages of a part of a queue; if the queue is damaged, the rest is read from the log."""

@@ -21,6 +21,7 @@ use crate::io::pipe::{Pipe, PipeSender};
 use crate::io::signals;
 use crate::report::Report;
 use crate::rocketmq::commit_log::decode::batch::BatchBuilder;
+use crate::rocketmq::commit_log::decode::columns;
 use crate::rocketmq::commit_log::frame::Stop;
 use crate::rocketmq::commit_log::log::Options;
 use crate::rocketmq::commit_log::scan::block_reader::BlockReader;
@@ -139,6 +140,8 @@ pub(crate) struct Parallel {
     tasks: Option<Sender<Task>>,
     ahead: VecDeque<(Piece, Pipe<PieceResult>)>,
     current: Option<(Piece, Running)>,
+    /// True if the current piece has returned a batch.
+    has_returned: bool,
     /// The walk that continues after damage.
     rest: Option<Scan<FileSource>>,
     next: Next,
@@ -201,6 +204,7 @@ impl Parallel {
             tasks: Some(tasks),
             ahead: VecDeque::new(),
             current: None,
+            has_returned: false,
             rest,
             next,
             last_end: begin,
@@ -218,6 +222,16 @@ impl Parallel {
 
     pub(crate) fn stop(&self) -> Option<&Stop> {
         self.stop.as_ref()
+    }
+
+    /// Returns the offset of the log before which all was returned.
+    pub(crate) fn position(&self) -> u64 {
+        match (&self.current, self.next) {
+            (Some((_, Running::Here(reader) | Running::Rest(reader))), _) => reader.scan.position(),
+            (Some((piece, Running::PieceResult(_))), _) => piece.begin,
+            (None, Next::At(at)) => at,
+            (None, Next::NextFile) => self.last_end,
+        }
     }
 
     pub(crate) fn filter(&self) -> &Filter {
@@ -244,6 +258,11 @@ impl Parallel {
         self.ahead.push_back((piece, results));
     }
 
+    /// Returns the next batch; `None` at the end. After a piece without a match it is empty, so that the caller can stop, or show how
+    /// far the scan is.
+    ///
+    /// # Errors
+    /// An I/O error, with the path.
     pub(crate) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         if !self.process.is_current() {
             let text = "a scan with threads cannot be read in a process that was forked since: start the scan there";
@@ -268,7 +287,10 @@ impl Parallel {
                     break;
                 }
                 Running::PieceResult(results) => match results.recv().map_err(|e| Error::io(&piece.file.path, e))? {
-                    Some(PieceResult::Batch(batch)) => return Ok(Some(batch)),
+                    Some(PieceResult::Batch(batch)) => {
+                        self.has_returned = true;
+                        return Ok(Some(batch));
+                    }
                     Some(PieceResult::End(stop, checked)) => (Some(stop), checked),
                     Some(PieceResult::Failed(error)) => return Err(error),
                     Some(PieceResult::Begin(_)) | None => return Err(lost(&piece.file)),
@@ -289,6 +311,9 @@ impl Parallel {
                 Some(stop) if stop.refusal.is_some() => self.finish(stop),
                 Some(stop) if stop.phy_offset < end => self.next = Next::At(stop.phy_offset),
                 _ => self.next = Next::NextFile,
+            }
+            if !std::mem::replace(&mut self.has_returned, false) {
+                return Ok(Some(RecordBatch::new_empty(columns::schema(&self.rules.scan.columns))));
             }
         }
         Ok(None)

@@ -85,6 +85,15 @@ impl<S: ReadAt> MessageReader<S> {
         batch
     }
 
+    /// Returns the offset of the log to which was read so far.
+    pub fn position(&self) -> u64 {
+        match &self.source {
+            Source::Walk(reader) => reader.scan.position(),
+            Source::Threads(parallel) => parallel.position(),
+            Source::Offsets(reader, _) => reader.position(),
+        }
+    }
+
     /// Returns the report of what was refused so far.
     pub fn checked(&self) -> &Report {
         match &self.source {
