@@ -2,7 +2,7 @@
 
     python -m benches.report [--only put,select] [--rounds 5] [--render] [--short]
 
-Parts: put, select, cold, boundary, batches, peers, commit_log, message_store, store_writer, spark, kafka, kafka_index,
+Parts: put, select, cold, boundary, batches, peers, commit_log, message_store, search, store_writer, spark, kafka, kafka_index,
 kafka_peers. What each found out is kept under build/bench, and the document is made of all that is kept there. `--short` runs
 everything once with small sizes and writes to a temporary folder: it shows that all still works, and no figure of it means
 anything.
@@ -36,7 +36,7 @@ def main() -> None:
         "--render", action="store_true", help="measure nothing; write the document from the stored results"
     )
     parser.add_argument("--short", action="store_true", help="everything once and small, written nowhere")
-    parser.add_argument("--scratch", type=Path, help="where files lie meanwhile: 8 GB (default: the system's place)")
+    parser.add_argument("--scratch", type=Path, help="where files lie meanwhile: 16 GB (default: the system's place)")
     parser.add_argument(
         "--segments", type=Path, help="where Kafka segments are kept for the next time (default: nowhere)"
     )

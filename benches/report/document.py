@@ -23,6 +23,7 @@ SECTIONS: dict[str, Callable[[Part], str]] = {
     "peers": sections.peers,
     "commit_log": log_section.commit_log,
     "message_store": store_section.message_store,
+    "search": store_section.search,
     "store_writer": writer_section.store_writer,
     "spark": sections.spark,
     "kafka": kafka_sections.segments,
@@ -99,8 +100,9 @@ def _conditions(parts: list[Part]) -> str:
 ## Repeat it
 
 ```
-make bench-report                          # all of it, about twenty minutes; needs Maven, 12 GB of memory and 8 GB of disk
+make bench-report                          # all of it, more than an hour; needs Maven, 24 GB of memory and 16 GB of disk
 make bench-report REPORT='--only put'      # one part; the page keeps the others as they were
+make bench-report REPORT='--only search'   # search in the bodies of 10 million messages
 make bench-report REPORT='--only peers --rounds 7'
 make bench                                 # criterion and pytest-benchmark, some minutes
 ```

@@ -39,6 +39,7 @@ class Plan:
     segments: Path | None = None
     """Directory that keeps Kafka segments for the next run; None: they are removed."""
     store_messages: int = 20_000_000
+    search_messages: int = 10_000_000
     put_messages: int = 250_000
     """Messages that are put into a new store."""
     short: bool = False

@@ -1,4 +1,4 @@
-"""Section of docs/benchmarks.md about whole stores."""
+"""Sections of docs/benchmarks.md about whole stores."""
 
 from __future__ import annotations
 
@@ -42,4 +42,29 @@ The messages of T, one of 50 topics of equal size, with bodies of 1 KB compresse
 its threads share the work evenly: to walk the log, or to read the messages of T, and to inflate the bodies of T.
 
 {table(["what", "ms", "ratio"], rows)}
+"""
+
+
+def search(part: Part) -> str:
+    """Search in the bodies of a store."""
+    figures = part.facts["figures"]
+    rows = [
+        [
+            each["what"],
+            f"{ends(spread(each['rounds']))} {each['unit']}",
+            f"{each['ratio']:.2f}",
+            f"{each['times_pipe']:.1f}",
+        ]
+        for each in figures
+    ]
+    return f"""## Search in bodies
+
+A store of {part.facts["messages"]:,} messages with bodies of 1 KB of words, in the page cache; one message in 10,000 has the
+searched text. Everything runs on the same two processors. By itself: `python benches/python/grep_rates.py 10000000 --spark`.
+
+{table(["what", "bodies", "times the read", "times the pipe"], rows)}
+
+- *The read* is a scan of `phy_offset` that decompresses every body, the most that a search can reach; *the pipe* is
+  `logdex cat --body | grep`.
+- Each program starts anew in each round, Spark does not.
 """

@@ -61,7 +61,7 @@ def scan(
         >>> messages = logdex.polars.scan("/var/lib/rocketmq/store")  # doctest: +SKIP
         >>> messages.filter(pl.col("topic") == "Orders").group_by("tags").len().collect()  # doctest: +SKIP
     """
-    rows = Rows.open(source, filters, storage_options=storage_options, filesystem=filesystem)
+    rows = Rows.open(source, filters, storage_options=storage_options, filesystem=filesystem).settled()
     return register_io_source(_Reader(rows), schema=pl.DataFrame(rows.schema().empty_table()).schema)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MIRRORED = {"Gt": "Lt", "GtEq": "LtEq", "Lt": "Gt", "LtEq": "GtEq", "Eq": "Eq"}
 """Comparisons of two values, with those that mean the same if the operands change places."""
+_SAMPLED = ("json", "msgpack")
+"""Formats of objects whose fields are those of the first batch."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MS = timedelta(milliseconds=1)
 
@@ -83,6 +85,18 @@ class Rows:
         """Return the schema of all columns."""
         with closing(self.read({})) as stream:
             return stream.schema
+
+    def settled(self) -> Rows:
+        """Return the rows so that decoded objects have the fields of the first ones in each read, whatever its conditions are."""
+        formats = self.filters.get("decode")
+        if not formats or not any(isinstance(form, str) and form in _SAMPLED for form in formats.values()):
+            return self
+        schema = self.schema()
+        fixed = {
+            name: (form, schema.field(name)) if isinstance(form, str) and form in _SAMPLED else form
+            for name, form in formats.items()
+        }
+        return replace(self, filters={**self.filters, "decode": fixed})
 
     def read(self, options: Mapping[str, Any]) -> BatchStream | SegmentReader:
         """Begin a read with these options and the filters, which come first.

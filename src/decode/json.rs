@@ -42,6 +42,11 @@ impl Json {
         Self { encoding: Encoding::Text, schema, is_inferred: false }
     }
 
+    /// Objects that have the fields of a sample.
+    pub(super) fn sampled(encoding: Encoding, schema: SchemaRef) -> Self {
+        Self { encoding, schema, is_inferred: true }
+    }
+
     /// Objects that have the fields of some of them.
     pub(super) fn inferred(encoding: Encoding, sample: Option<&BinaryArray>) -> Result<Self, String> {
         let rows = sample.into_iter().flatten().flatten();
@@ -61,7 +66,7 @@ impl Json {
             _ => Arc::clone(field),
         });
         let schema = Schema::new(fields.collect::<Vec<_>>());
-        Ok(Self { encoding, schema: Arc::new(schema), is_inferred: true })
+        Ok(Self::sampled(encoding, Arc::new(schema)))
     }
 }
 

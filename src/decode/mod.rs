@@ -89,6 +89,8 @@ pub(crate) enum Format {
     Named(String),
     /// JSON objects with these fields.
     Json(SchemaRef),
+    /// `json` or `msgpack`, with the fields that another read found in its first values.
+    Sampled(String, SchemaRef),
 }
 
 impl Format {
@@ -111,6 +113,14 @@ impl Decoders {
             let inferred = |encoding| json::Json::inferred(encoding, rows).map(Box::new).map_err(wrong);
             let decoder: Box<dyn Decode> = match format {
                 Format::Json(schema) => Box::new(json::Json::of(schema)),
+                Format::Sampled(name, schema) => {
+                    let encoding = match name.as_str() {
+                        JSON => json::Encoding::Text,
+                        MESSAGE_PACK => json::Encoding::MessagePack,
+                        _ => return Err(wrong(format!("{name:?}: expected json or msgpack with fields"))),
+                    };
+                    Box::new(json::Json::sampled(encoding, schema))
+                }
                 Format::Named(name) => match name.split_once(':').unwrap_or((&name, "")) {
                     ("text", "") => Box::new(Text),
                     (JSON, "") => inferred(json::Encoding::Text)?,

@@ -25,9 +25,12 @@ impl<'py> FromPyObject<'_, 'py> for Formats {
     fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
         let pairs = given.call_method0("items")?.try_iter()?.map(|pair| {
             let (column, format) = pair?.extract::<(String, Bound<'py, PyAny>)>()?;
-            let format = match format.extract::<String>() {
-                Ok(name) => Format::Named(name),
-                Err(_) => Format::Json(format.extract::<PySchema>()?.into_inner()),
+            let format = if let Ok(name) = format.extract::<String>() {
+                Format::Named(name)
+            } else if let Ok((name, schema)) = format.extract::<(String, PySchema)>() {
+                Format::Sampled(name, schema.into_inner())
+            } else {
+                Format::Json(format.extract::<PySchema>()?.into_inner())
             };
             Ok((column, format))
         });

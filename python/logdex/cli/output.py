@@ -371,11 +371,16 @@ class Progress:
             self.hide()
             yield batch
 
+    def end(self) -> None:
+        """Remove the line, and show none from now on."""
+        self.hide()
+        self._is_terminal = False
+
     def __enter__(self) -> Progress:
         return self
 
     def __exit__(self, *args: object) -> None:
-        self.hide()
+        self.end()
 
 
 def _is_pipe(stream: TextIO) -> bool:

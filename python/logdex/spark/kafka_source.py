@@ -286,7 +286,7 @@ def _whole(value: Any, least: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """The wanted partitions: topics by names or patterns, by a pattern for a part of the name, or single partitions; None: any."""
+    """The wanted partitions: topics by names or patterns, by a pattern for part of the name, or single partitions; None: any."""
 
     names: tuple[str, ...] | None = None
     pattern: str | None = None

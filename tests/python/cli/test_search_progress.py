@@ -98,7 +98,7 @@ def test_an_exception_of_the_function_ends_the_read(sources: dict[str, Path], na
         ["export", "PATH", "TARGET", "--grep", "needle"],
     ],
 )
-def test_the_commands_show_it_on_a_terminal(
+def test_the_commands_show_it_on_a_terminal(  # noqa: PLR0917 -- fixtures
     sources: dict[str, Path],
     name: str,
     words: list[str],

@@ -67,6 +67,23 @@ def test_each_partition_says_what_was_searched(logs: Path, tmp_path: Path) -> No
         assert sum(step.scanned for step in explanation.steps) < sum(step.scanned for step in plain.steps)
 
 
+@pytest.mark.parametrize("topic", ["tx-*", "/tx-t.*/", "tx-tw?"])
+def test_a_pattern_of_topics_is_searched_and_not_explained(logs: Path, tmp_path: Path, topic: str) -> None:
+    build_key_index(logs, tmp_path / "index")
+    with LogDir.open(logs) as opened:
+        opened.seal(tmp_path / "sealed")
+        every = pa.table(opened.records(topic, columns=["key", "topic", "partition", "offset"])).to_pylist()
+        key = next(row["key"] for row in every if row["key"] is not None)
+        wanted = {(row["topic"], row["partition"], row["offset"]) for row in every if row["key"] == key}
+        with pytest.raises(ValueError, match="expected one topic; find takes a pattern"):
+            opened.explain(topic, key)
+    with LogDir.open(logs, sealed=tmp_path / "sealed") as sealed:
+        for source, options in ((logs, {}), (logs, {"index": tmp_path / "index"}), (sealed, {})):
+            found = find(source, topic, key, **options)
+            assert {(each.topic, each.partition, each.offset) for each in found} == wanted
+            assert len(found) == len(wanted) > 0
+
+
 def test_a_partition_that_is_elsewhere_is_named(tmp_path: Path) -> None:
     root = golden_kafka.unpack("transactions", tmp_path)
     for path in (root / "tx-two-1").iterdir():

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from logdex.rocketmq import Message, MessageStore, StoreWriter
+from logdex.source import matching_topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -155,3 +156,23 @@ def test_tags_are_a_key_only_if_they_are_indexed(root: Path, tmp_path: Path) -> 
         assert tagged.indexes_tags
         assert [message.phy_offset for message in tagged.find("T", "T#red")] == red
         assert pa.table(tagged.find_batch(["T"], ["T#red"])).num_rows == len(red)
+
+
+@pytest.mark.parametrize("topic", ["T*", "[To]*", "/o.+/", "/.*/", "never*"])
+def test_a_pattern_of_topics_finds_what_the_search_of_each_finds(store: MessageStore, topic: str) -> None:
+    for key in ("Aa", "red", "u17", "none"):
+        for max_num in (None, 3):
+            found = [message.phy_offset for message in store.find(topic, key, max_num=max_num)]
+            each = [
+                m.phy_offset for name in matching_topics([topic], lambda: store.topics) for m in store.find(name, key)
+            ]
+            assert found == sorted(each, reverse=True)[:max_num]
+
+
+def test_where_a_pattern_is_refused(store: MessageStore) -> None:
+    with pytest.raises(ValueError, match=r"topic='T\*': expected one topic; find\(topic, key\) takes a pattern"):
+        store.explain("T*", "Aa")
+    with pytest.raises(ValueError, match=r"topics='/T/': expected the topic of each key; find\(topic, key\)"):
+        store.find_batch("/T/", ["Aa"])
+    with pytest.raises(ValueError, match="expected a regular expression between slashes"):
+        store.find("/(/", "Aa")

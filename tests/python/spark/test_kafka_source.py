@@ -128,9 +128,19 @@ def test_offsets_choose(spark: SparkSession, kafka_case: Callable[[str], Path]) 
     assert exact == sum(begin <= time <= end for time in times)
 
 
+@pytest.mark.parametrize("topic", ["cod-[ns]*", "/cod-(n|s).*/", '["cod-n*", "/cod-s.*/"]'])
+def test_topics_by_patterns(spark: SparkSession, kafka_case: Callable[[str], Path], topic: str) -> None:
+    wanted = [each for each in _topics("codecs").split(",") if each.startswith(("cod-n", "cod-s"))]
+    frame = _load(spark, kafka_case("codecs"), topic=topic, includeHeaders="true")
+    assert _rows(frame) == sorted(row for each in wanted for row in _expected("codecs", topic=each))
+    assert len(wanted) > 1
+
+
 def test_an_unknown_topic_or_option_is_an_error(spark: SparkSession, kafka_case: Callable[[str], Path]) -> None:
     for options, text in (
         ({"subscribe": "cod-nine"}, "does not hold cod-nine"),
+        ({"topic": "cod-q*"}, r"does not hold cod-q\*"),
+        ({"topic": "/(/"}, "expected a regular expression between slashes"),
         ({"subscribed": "cod-none"}, "no option subscribed"),
         ({"isolation": "dirty"}, "isolation"),
         ({"subscribe": " , "}, "subscribe: ' , ' names nothing"),

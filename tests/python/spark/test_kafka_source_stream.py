@@ -110,6 +110,17 @@ def test_a_new_partition_is_limited_from_its_start(logs: Path) -> None:
     assert _offsets(reader, start, end) == [(0, offset) for offset in range(24, 34)]
 
 
+def test_a_pattern_is_resolved_at_each_batch(logs: Path) -> None:
+    source = KafkaLogSource(CaseInsensitiveDict({"path": str(logs), "topic": f"{TOPIC[:5]}*"}))
+    reader: Any = source.streamReader(source.schema())
+    ends = {topic: ends for topic, ends in ENDS.items() if topic.startswith(TOPIC[:5])}
+    start = reader.initialOffset()
+    assert reader.latestOffset(start) == ends
+    (logs / f"{TOPIC}-1").rename(logs / f"{TOPIC[:5]}ew-0")
+    shutil.copytree(logs / f"{TOPIC[:5]}ew-0", logs / f"{TOPIC}-1")
+    assert reader.latestOffset(start) == {**ends, f"{TOPIC[:5]}ew": {"0": ends[TOPIC]["1"]}}
+
+
 def test_records_deleted_unread_are_a_loss(logs: Path) -> None:
     _drop(logs, slice(0, 2))
     start: dict[str, Any] = {TOPIC: {"0": 10, "1": 70}}

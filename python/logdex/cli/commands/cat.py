@@ -87,6 +87,7 @@ def _say(batches: Iterator[RecordBatch], arguments: argparse.Namespace) -> int:
 
 def _cat_logs(opened: Opened, arguments: argparse.Namespace) -> int:
     """Print the last rows of each log, or all rows, and with `--follow` new rows; return the number of printed rows."""
+    opened.settle_formats(arguments)
     logs = opened.logs(arguments, body=_prints_bodies(arguments))
     places, ends, left = [], [], sys.maxsize if arguments.limit is None else arguments.limit
     printed = 0
@@ -100,6 +101,7 @@ def _cat_logs(opened: Opened, arguments: argparse.Namespace) -> int:
         else:
             batches = _last_rows(log, end, arguments.tail)
             printed += _say(limited_batches(batches, left - printed), arguments)
+    arguments.progress.end()
     while arguments.follow and printed < left:
         sys.stdout.flush()
         time.sleep(_POLL_SECONDS)

@@ -11,7 +11,7 @@ from logdex.cli.arguments import chosen_columns
 from logdex.cli.output import complain, say_built, time_text
 from logdex.errors import CorruptFileError, LogdexError
 from logdex.report import size_text, unknown_topic
-from logdex.source import EXPECTED_WHOLE, NO_MESSAGES, Info
+from logdex.source import EXPECTED_WHOLE, NO_MESSAGES, Info, matching_topics
 
 if TYPE_CHECKING:
     import argparse
@@ -118,9 +118,7 @@ class Opened(Closing):
         """Return tables for queries; messages or records are those that pass the options `FILTERS`."""
         return tables_of(self._whole(), self.options(filters), empty=empty)
 
-    def matching_rows(
-        self, filters: argparse.Namespace, *, body: bool
-    ) -> contextlib.AbstractContextManager[Any]:
+    def matching_rows(self, filters: argparse.Namespace, *, body: bool) -> contextlib.AbstractContextManager[Any]:
         """Read the rows of `rows` that pass `--where`, a stream with a schema; then print what was skipped."""
         return self._where(filters, body, lambda: self.rows(filters, body=body), lambda: self.tables(filters))
 
@@ -144,6 +142,11 @@ class Opened(Closing):
         filters.progress.hide()
         for stream in streams:
             self.say_skipped(stream)
+
+    def settle_formats(self, filters: argparse.Namespace) -> None:
+        """Make each read for `--where` decode objects with the fields of the first ones of `rows`."""
+        if filters.where is not None and filters.decode:
+            filters.decode = list(self.tables(filters).rows.filters["decode"].items())
 
     def logs(self, filters: argparse.Namespace, *, body: bool) -> Sequence[LogRead]:
         """Return the logs that hold the rows of `rows`."""
@@ -254,7 +257,7 @@ def nothing_matches(
 ) -> str:
     """Return the message for a search or filter without a match, and what there is instead; see `Opened.held`."""
     begin, end = time_text(arguments.begin), time_text(arguments.end)
-    if unknown := [topic for topic in wanted if topic not in topics]:
+    if unknown := [topic for topic in matching_topics(wanted, lambda: topics) if topic not in topics]:
         return f"nothing found: {unknown_topic(unknown[0], topics)}"
     bounds = f"{f' from {begin}' if begin else ''}{f' to {end}' if end else ''}"
     names = ", ".join(wanted)

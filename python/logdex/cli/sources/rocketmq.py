@@ -193,8 +193,9 @@ class _StoreOpened(Opened):
         return log.min_offset, log.max_offset - log.min_offset
 
     def held(self, topics: Sequence[str] | None) -> tuple[Sequence[str], Sequence[int]]:
-        times = map(self._store.times, topics or (None,))
-        return self._store.topics, [time for each in times for time in each]
+        known = self._store.topics
+        times = map(self._store.times, matching_topics(topics, lambda: known) if topics else (None,))
+        return known, [time for each in times for time in each]
 
     def find(self, arguments: argparse.Namespace) -> int:
         """Print the messages that carry a key; return 1 if there are none."""
@@ -328,7 +329,7 @@ def _say_limits(result: FindResult, arguments: argparse.Namespace) -> None:
 def _nothing_found(store: MessageStore, arguments: argparse.Namespace) -> str:
     """Return why nothing is found, as far as one more search shows it."""
     topic, key = arguments.topic, arguments.key
-    if topic != ANY_TOPIC and not {*matching_topics([topic], lambda: store.topics)} <= {*store.topics}:
+    if topic != ANY_TOPIC and not {*matching_topics([topic], lambda: store.topics)}.issubset(store.topics):
         return nothing_matches(arguments, [topic], store.topics, [])
     if (arguments.begin, arguments.end) != (None, None) and (other := store.find(topic, key, max_num=1, scan=False)):
         return f"nothing found in this range of times; a message has the key at {time_text(other[0].store_timestamp)}"

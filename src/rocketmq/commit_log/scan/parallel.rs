@@ -228,7 +228,9 @@ impl Parallel {
     pub(crate) fn position(&self) -> u64 {
         match (&self.current, self.next) {
             (Some((_, Running::Here(reader) | Running::Rest(reader))), _) => reader.scan.position(),
-            (Some((piece, Running::PieceResult(_))), _) => piece.begin,
+            // The message before the piece may reach into it.
+            (Some((piece, Running::PieceResult(_))), Next::At(at)) => piece.begin.max(at),
+            (Some((piece, Running::PieceResult(_))), Next::NextFile) => piece.begin,
             (None, Next::At(at)) => at,
             (None, Next::NextFile) => self.last_end,
         }

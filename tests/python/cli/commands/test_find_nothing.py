@@ -43,6 +43,27 @@ def test_find_says_near_topics(store: Callable[[str], Path], logdex_command: Cal
     assert "and 5 more" in other.err
 
 
+def test_patterns_of_topics(store: Callable[[str], Path], logdex_command: Callable[..., Any]) -> None:
+    root, rows = store("basic"), golden.rows("basic", "messages")
+    row = next(row for row in rows if row["uniqKey"] and row["topic"] == "TopicTest")
+    for topic in ("Topic*", "/T.*Test/"):
+        ran = logdex_command("find", root, topic, row["uniqKey"], "--json")
+        assert (ran.code, [each["phy_offset"] for each in ran.rows]) == (0, [row["physicalOffset"]])
+    ran = logdex_command("find", root, "Topic*", "no such key")
+    assert (ran.code, ran.err) == (
+        1,
+        "logdex: nothing found; run `logdex explain` with a topic and the key to see why\n",
+    )
+    ran = logdex_command("find", root, "topict*", "k0")
+    assert ran.err.startswith("logdex: nothing found: no topic 'topict*' here")
+    ran = logdex_command("explain", root, "Topic*", "k0")
+    assert (ran.code, ran.out) == (2, "")
+    assert "expected one topic" in ran.err
+    span_of_topics = span([each for each in rows if each["topic"].startswith("Topic")])
+    ran = logdex_command("cat", root, "--topic", "Topic*", "--end", "2026-01-01")
+    assert ran.err.endswith(f"of topic Topic* to 2026-01-01T23:59:59.999Z; {span_of_topics}\n")
+
+
 def test_a_key_outside_of_the_times_is_said(store: Callable[[str], Path], logdex_command: Callable[..., Any]) -> None:
     row = next(row for row in golden.rows("basic", "messages") if row["uniqKey"] and row["topic"] == "TopicTest")
     ran = logdex_command("find", store("basic"), "TopicTest", row["uniqKey"], "--begin", row["storeTimestamp"] + 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -121,8 +122,83 @@ def test_where_prints_as_cat_does(orders: Path, logdex_command: Command) -> None
     ).out
     assert len(chosen.splitlines()) == 45
     assert "nothing found" in failing(logdex_command, 1, "cat", orders, "--where", "tags = 'C'")
-    assert "--tail" in failing(logdex_command, 2, "cat", orders, "--where", "tags = 'C'", "--tail", "3")
+    assert "tagz" in failing(logdex_command, 2, "cat", orders, "--where", "tagz = 'C'", "--tail", "3")
     assert "tagz" in failing(logdex_command, 2, "cat", orders, "--where", "tagz = 'C'")
+
+
+def test_where_with_tail_and_grep(orders: Path, logdex_command: Command) -> None:
+    options = ("-t", "Orders", "--decode", "body=json", "--json", "--body")
+    every = logdex_command("cat", orders, *options).rows
+    wanted = [row for row in every if row["body"]["total"] < 60 and row["tags"] == "A"]
+    for num in (0, 1, 7, 30, 31):
+        found = logdex_command(
+            "cat", orders, *options, "--where", "body.total < 60 AND tags = 'A'", "--tail", str(num)
+        ).rows
+        assert found == wanted[len(wanted) - num if num < len(wanted) else 0 :]
+    assert len(wanted) == 30
+    two = logdex_command("cat", orders, *options, "--where", "tags = 'A'", "--tail", "5", "-n", "2").rows
+    assert [row["body"]["total"] for row in two] == [80, 82]
+    every = logdex_command("cat", orders, "--json", "--body").rows
+    some = [row["phy_offset"] for row in every if '"u1"' in row["body"] and row["queue_offset"] > 20]
+    found = logdex_command("grep", '"u1"', orders, "--where", "queue_offset > 20", "--json").rows
+    assert [row["phy_offset"] for row in found] == some
+    assert all(len(row["matches"]) == 1 for row in found)
+    assert logdex_command("grep", '"u1"', orders, "--where", "queue_offset > 20", "-c").out == f"{len(some)}\n"
+    assert "queue_off" in failing(logdex_command, 2, "grep", "u1", orders, "--where", "queue_off > 20")
+    assert failing(logdex_command, 1, "grep", "u1", orders, "--where", "FALSE").startswith("logdex: nothing found")
+
+
+def test_where_with_follow(orders: Path) -> None:
+    words = ["cat", orders, "-t", "Orders", "--decode", "body=json", "--where", "body.total >= 89 AND tags = 'B'"]
+    command = [sys.executable, "-m", "logdex", *map(str, words), "--follow", "--limit", "3", "--json", "--body"]
+    with (
+        StoreWriter.open(orders, services=False) as writer,
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process,
+    ):
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["body"]["total"] == 89
+        # A read of these alone would find no field of the condition.
+        for total in (90, 91):
+            writer.put_message("Orders", b"{}", tags="B")
+            writer.put_message("Orders", json.dumps({"total": 1}).encode(), tags="B")
+            writer.put_message("Orders", json.dumps({"total": total}).encode(), tags="B")
+            assert json.loads(process.stdout.readline())["body"]["total"] == total
+        assert process.wait(60) == 0
+
+
+def test_where_of_logs_of_kafka(tmp_path: Path, logdex_command: Command) -> None:
+    logs = golden_kafka.unpack("codecs", tmp_path / "logs")
+    every = logdex_command("cat", logs, "--json").rows
+    condition, some = '"offset" % 2 = 0', [row for row in every if row["offset"] % 2 == 0]
+    last = {(row["topic"], row["partition"]): row for row in some}
+    assert logdex_command("cat", logs, "--where", condition, "--tail", "1", "--json").rows == list(last.values())
+    assert len(last) > 3
+    found = logdex_command("grep", "", logs, "--where", condition, "--json").rows
+    assert [(row["topic"], row["offset"]) for row in found] == [(row["topic"], row["offset"]) for row in some]
+    (segment, *_) = logs.glob("cod-none-0/*.log")
+    for words in (("cat", segment, "--tail", "1"), ("cat", segment), ("grep", "a", segment)):
+        assert "expected a store, or a Kafka log" in failing(logdex_command, 2, *words, "--where", condition)
+
+
+@pytest.mark.parametrize("form", ["json", "msgpack"])
+def test_objects_have_the_fields_of_the_first_ones_whatever_is_wanted(
+    form: str, tmp_path: Path, logdex_command: Command
+) -> None:
+    pack = json.dumps if form == "json" else pytest.importorskip("msgpack").packb
+    bodies = [pack({"number": number}) for number in range(9_000)] + [pack({"name": "x"}), pack({"number": 7})]
+    with StoreWriter.open(tmp_path / "store", services=False) as writer:
+        topics = ["First"] * 9_000 + ["Second"] * 2
+        writer.put_messages(
+            {"topic": topics, "body": [body.encode() if isinstance(body, str) else body for body in bodies]}
+        )
+    options = ("--decode", f"body={form}", "--json", "--body")
+    every = logdex_command("cat", tmp_path / "store", *options).rows
+    second = logdex_command("cat", tmp_path / "store", *options, "--where", "topic = 'Second'").rows
+    assert second == every[-2:]
+    assert [row["body"] for row in second] == [None, {"number": 7}]
+    assert second[0]["body_error"]
+    last = logdex_command("cat", tmp_path / "store", *options, "--where", "body.number = 7", "--tail", "1").rows
+    assert last == every[-1:]
 
 
 def test_where_exports_the_types_of_the_read(orders: Path, tmp_path: Path, logdex_command: Command) -> None:

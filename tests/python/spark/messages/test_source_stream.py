@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -155,3 +156,23 @@ def test_lost_messages_are_an_error(growing: _Growing) -> None:
 def test_wrong_options_are_refused(growing: _Growing, options: dict[str, str], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         _reader(growing, **options)
+
+
+def test_a_pattern_reads_topics_that_are_new_in_a_batch(growing: _Growing) -> None:
+    topics = {row["physicalOffset"]: row["topic"] for row in golden.rows("basic", "messages")}
+    growing.grow(growing.offsets[3])
+    reader = _reader(growing, topic='["/[A-Z].*/", "never*"]', maxPartitionBytes="1000")
+    # Queues may not yet have what is in the log.
+    shutil.rmtree(growing.root / "consumequeue")
+    at, read = reader.initialOffset(), list[int]()
+    for number in (3, 40, 90, len(growing.offsets) - 1):
+        growing.grow(growing.offsets[number])
+        end = reader.latestOffset(at, limits.ReadAllAvailable())
+        rows = _rows(reader, at, end)
+        assert rows == [
+            n for n in growing.offsets if at["phy_offset"] <= n < end["phy_offset"] and topics[n][0].isupper()
+        ]
+        read += rows
+        at = end
+    assert len({topics[n] for n in read}) > len({topics[n] for n in growing.offsets[:3]})
+    assert len(read) < len(growing.offsets) - 1
