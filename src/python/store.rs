@@ -505,7 +505,7 @@ impl PyFoundMessages {
             first_row: None,
             body_budget: None,
         };
-        let key_query = KeyQuery { topic: None, key: None, candidates };
+        let key_query = KeyQuery { topics: None, key: None, candidates };
         let messages = VerifiedMessages::new(Arc::clone(&self.0.log), vec![key_query], checks)?;
         Ok(PyMessagesAt(BatchStream::new(messages)))
     }

@@ -29,8 +29,8 @@ const ROWS: usize = 64;
 /// One key that is searched for, and where it may be.
 #[derive(Clone, Debug, Default)]
 pub struct KeyQuery {
-    /// The topic; `None`: any.
-    pub topic: Option<String>,
+    /// The topics that a message may have; `None`: any.
+    pub topics: Option<Vec<String>>,
     /// The key; `None`: every message at the offsets, each of which must be there.
     pub key: Option<String>,
     /// Offsets in the log, in any order. Without offsets the answer is empty.
@@ -435,7 +435,10 @@ impl Checks {
         if !self.times.meets(time, time) {
             return Verdict::Nothing;
         }
-        let is_topic = query.topic.as_ref().is_none_or(|topic| decode_utf8(frame.topic()) == topic.as_str());
+        let is_topic = query.topics.as_ref().is_none_or(|topics| {
+            let topic = decode_utf8(frame.topic());
+            topics.iter().any(|wanted| *wanted == topic)
+        });
         if is_topic && KeyTexts::of_properties(frame.properties()).carries(key, self.tags) {
             Verdict::Found
         } else {

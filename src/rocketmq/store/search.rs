@@ -113,8 +113,8 @@ impl Store {
             body_budget: Some(query.body_budget),
             first_row: None,
         };
-        let topic = if query.is_any_topic { None } else { topics.into_iter().next() };
-        let key_query = KeyQuery { topic, key: Some(query.key), candidates: found.offsets.concat() };
+        let topics = if query.is_any_topic { None } else { Some(topics.into_iter().collect()) };
+        let key_query = KeyQuery { topics, key: Some(query.key), candidates: found.offsets.concat() };
         let builder = self.builder.with(Option::take).unwrap_or_else(|| log.builder(&Column::ALL, Bodies::Decoded));
         let mut messages = VerifiedMessages::with_builder(builder, Arc::clone(&log), vec![key_query], checks)?;
         let mut batches = Vec::new();
@@ -314,8 +314,9 @@ impl FoundBatches {
         let key_query = |(row, candidates): (usize, Vec<i64>)| {
             let topics = &self.query.topics;
             let topic = topics.get(if topics.len() == 1 { 0 } else { row }).cloned().flatten();
+            let topics = topic.map(|topic| vec![topic]);
             let key = self.query.keys.get(row).cloned().flatten();
-            if topic.is_some() && key.is_some() { KeyQuery { topic, key, candidates } } else { KeyQuery::default() }
+            if topics.is_some() && key.is_some() { KeyQuery { topics, key, candidates } } else { KeyQuery::default() }
         };
         let wanted = rows.clone().zip(found.offsets).map(key_query).collect();
         self.step.go_on_with(wanted);
@@ -416,8 +417,11 @@ impl KeyView {
         }
         let mut offsets = [hits.phy_offsets().to_vec()];
         self.store.unindexed.add_candidates(&[hash], &mut offsets);
-        let key_query =
-            KeyQuery { topic: Some(topic.to_owned()), key: Some(key.to_owned()), candidates: offsets.concat() };
+        let key_query = KeyQuery {
+            topics: Some([topic.to_owned()].into()),
+            key: Some(key.to_owned()),
+            candidates: offsets.concat(),
+        };
         candidates::frames_with_key(&self.log, key_query, &checks, max_num, max_bytes)
     }
 }
