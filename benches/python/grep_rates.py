@@ -58,7 +58,8 @@ def main() -> None:
     parser.add_argument("--short", action="store_true", help="small and once, to see that it runs")
     given = parser.parse_args()
     messages, rounds = (SHORT_MESSAGES, 1) if given.short else (given.messages, given.rounds)
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:PROCESSORS])
+    if sys.platform == "linux":
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:PROCESSORS])
     for codec in ("none", "zlib"):
         with tempfile.TemporaryDirectory(prefix="logdex-grep-", dir=given.dir) as scratch:
             root = Path(scratch) / "store"

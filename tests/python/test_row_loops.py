@@ -34,8 +34,6 @@ ROW_CALLS = {
 # Function -> reason.
 ALLOWED: dict[str, str] = {
     "arrow.py: to_pandas": "columns stay Arrow columns",
-    "cli/commands/export.py: _write": "one value a batch, for the progress line",
-    "cli/commands/grep.py: _shown": "one value a batch, for the progress line",
     "cli/commands/sql.py: _say": "printed rows, in JSON, or fitted to the terminal",
     "duckdb.py: _parse.operands": "constants of a query",
     "kafka/overview.py: _time_at": "the first time of a day",
@@ -58,6 +56,7 @@ ALLOWED: dict[str, str] = {
     "browse/message_pages.py: MessagePages._neighbours": "one value for each neighbour of the message that is shown",
     "browse/store_pages.py: StorePages._ends": "two values a queue that is shown",
     "browse/view.py: rows_of": "the rows of the page that is shown",
+    "spark/messages/source.py: ReadOptions._topics_of": "topics of a part of the log, for a pattern",
     "spark/workers.py: call_in_tasks.answers": "one argument for each task",
 }
 
