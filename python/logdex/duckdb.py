@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from contextlib import closing
+import signal
+from contextlib import closing, suppress
+from dataclasses import replace
 from itertools import chain, islice
+from socket import socketpair
 from typing import TYPE_CHECKING, Any
 
 try:
@@ -84,12 +87,14 @@ def connect(
 class Tables:
     """The tables of a source.
 
-    As a context manager they have a `connection` to a database in memory, and errors of reads are raised as they were.
+    As a context manager, in the main thread, they have a `connection` to a database in memory. Errors of reads are raised as they
+    were. Ctrl-C ends the reads, too, for which DuckDB waits in another thread.
 
     Attributes:
         rows: The source, and the filters of its messages or records.
         schema: The schema of messages or records; without columns if the source has none.
         reads: The reads of them that queries began in the `with` block: their options, and the stream.
+        is_interrupted: True after Ctrl-C in the `with` block.
     """
 
     def __init__(self, rows: Rows, *, empty: bool = False) -> None:
@@ -100,6 +105,7 @@ class Tables:
         self._empty = empty
         self._keeps_reads = False
         self._error: LogdexError | OSError | None = None
+        self.is_interrupted = False
 
     def connect(self) -> duckdb.DuckDBPyConnection:
         """Return a connection to a new database in memory with the tables. It refers to them, so they must not refer to it."""
@@ -112,14 +118,34 @@ class Tables:
     def __enter__(self) -> Tables:
         self.connection = self.connect()
         self._keeps_reads = True
+        self._shown = self.rows.filters.get("progress")
+        self.rows = replace(self.rows, filters={**self.rows.filters, "progress": self._progress})
+        self._signals, self._wakeup = socketpair()
+        for each in (self._signals, self._wakeup):
+            each.settimeout(0)
+        self._wakeup_before = signal.set_wakeup_fd(self._wakeup.fileno(), warn_on_full_buffer=False)
         return self
+
+    def _progress(self, *done: object) -> None:
+        """End the read after Ctrl-C: the main thread waits for DuckDB, and runs no handlers of signals."""
+        with suppress(BlockingIOError):
+            self.is_interrupted |= signal.SIGINT in self._signals.recv(1 << 10)
+        if self.is_interrupted:
+            raise KeyboardInterrupt
+        if self._shown is not None:
+            self._shown(*done)
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         self.connection.close()
         del self.connection
+        signal.set_wakeup_fd(self._wakeup_before)
+        self._signals.close()
+        self._wakeup.close()
         # DuckDB raises another error with the text of the one that ended a read.
         if self._error is not None:
             raise self._error from error
+        if self.is_interrupted or (isinstance(error, RuntimeError) and str(error) == "Query interrupted"):
+            raise KeyboardInterrupt from error
         if isinstance(error, duckdb.Error):
             raise LogdexError(str(error).partition("\n\n")[0].replace("\n", " ")) from error
 

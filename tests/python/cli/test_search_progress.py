@@ -14,6 +14,7 @@ import pytest
 import logdex
 from logdex.cli import output
 from logdex.kafka import LogWriter
+from logdex.pushdown import Rows
 from logdex.rocketmq import StoreWriter
 
 if TYPE_CHECKING:
@@ -83,6 +84,23 @@ def test_an_exception_of_the_function_ends_the_read(sources: dict[str, Path], na
         read = source.messages if name == "store" else source.records  # type: ignore[attr-defined]
         with pytest.raises(KeyboardInterrupt):
             list(read(matches="none", progress=interrupt))
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("name", ["store", "logs"])
+def test_ctrl_c_ends_a_query(sources: dict[str, Path], name: str) -> None:
+    duckdb = pytest.importorskip("logdex.duckdb")
+    calls: list[Any] = []
+
+    def interrupt(*done: object) -> None:
+        calls.append(done)
+        signal.raise_signal(signal.SIGINT)
+
+    with logdex.open(sources[name]) as source:
+        rows = Rows(source, {"matches": "none", "progress": interrupt})
+        with pytest.raises(KeyboardInterrupt), duckdb.Tables(rows) as tables:
+            tables.where("TRUE", ["topic"]).read_all()
+    assert tables.is_interrupted
     assert len(calls) == 1
 
 

@@ -7,6 +7,8 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+from arro3.core import RecordBatch
+
 from logdex._core import internal_as_json
 from logdex.cli.arguments import FILTERS, OPEN, STORE_OR_LOG, Command, add_options, add_source, count, row_format
 from logdex.cli.output import Progress, complain, limited_batches, say_rows
@@ -16,8 +18,6 @@ from logdex.cli.sources.opened import nothing_matches
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
-
-    from arro3.core import RecordBatch
 
     from logdex.cli.sources.opened import LogRead, Opened
 
@@ -128,7 +128,8 @@ def _last_rows(log: LogRead, end: int, num: int) -> Iterator[RecordBatch]:
     for begin in log.starts(end, num) if num else ():
         batches, rows = deque(), 0
         with log.read(begin, end) as stream:
-            for batch in stream:
+            # A slice of a batch of pyarrow, which --where makes, cannot be passed on.
+            for batch in map(RecordBatch.from_arrow, stream):
                 batches.append(batch)
                 rows += batch.num_rows
                 while rows - batches[0].num_rows >= num:
