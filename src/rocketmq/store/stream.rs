@@ -97,12 +97,11 @@ impl MessageStream {
     /// # Errors
     /// An I/O error, with the path.
     pub fn progress(&mut self) -> Result<(u64, u64)> {
-        let (begin, end) = match self.in_log {
-            Some(known) => known,
-            None => {
-                let log = &self.plan.log;
-                *self.in_log.insert((self.range.0.max(log.min_offset()?), self.range.1.min(log.max_offset()?)))
-            }
+        let (begin, end) = if let Some(known) = self.in_log {
+            known
+        } else {
+            let log = &self.plan.log;
+            *self.in_log.insert((self.range.0.max(log.min_offset()?), self.range.1.min(log.max_offset()?)))
         };
         let at = match &self.reader {
             Some(Reader::Log(reader) | Reader::Offsets(reader)) => MessageReader::position(reader),
