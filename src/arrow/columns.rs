@@ -157,19 +157,6 @@ impl ByteColumn {
         self.used = end;
     }
 
-    /// Makes room for rows of at most `bytes` bytes together, which are added one by one. They count once they are kept; until then
-    /// [`Self::truncate`] removes them.
-    #[inline]
-    pub(crate) fn rows(&mut self, bytes: usize) -> Rows<'_> {
-        self.begin();
-        reserve(&mut self.content.values, self.used + bytes + MIDDLE);
-        self.valid.clear();
-        let before = self.len();
-        let Self { content, offsets, used, nulls, valid } = self;
-        let to = content.values.get_mut(*used..).unwrap_or_default();
-        Rows { to, end: *used, offsets: &mut offsets.values, before, valid, used, nulls }
-    }
-
     /// Adds null rows.
     pub(crate) fn extend_nulls(&mut self, rows: usize) {
         self.begin();
@@ -215,55 +202,6 @@ impl ByteColumn {
     }
 }
 
-/// Rows that are added to a column one by one.
-#[derive(Debug)]
-pub(crate) struct Rows<'a> {
-    /// The room that is left.
-    to: &'a mut [u8],
-    end: usize,
-    offsets: &'a mut Vec<i32>,
-    /// Rows of the column before.
-    before: usize,
-    /// Validity of the rows; empty as long as none is null.
-    valid: &'a mut Vec<bool>,
-    used: &'a mut usize,
-    nulls: &'a mut NullBufferBuilder,
-}
-
-impl Rows<'_> {
-    /// Number of rows of the column so far.
-    #[inline]
-    pub(crate) fn len(&self) -> usize {
-        self.offsets.len() - 1
-    }
-
-    /// Adds the value at a place of `bytes`.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "otherwise each field is read and written in memory for each row")]
-    pub(crate) fn push(&mut self, (at, len): Place, bytes: &[u8]) {
-        if len < 0 || !self.valid.is_empty() {
-            self.valid.resize(self.len() - self.before, true);
-            self.valid.push(len >= 0);
-        }
-        let value = bytes.get(at as usize..).unwrap_or_default();
-        let len = usize::try_from(len).unwrap_or(0);
-        copy_value(value, len, self.to);
-        self.to = std::mem::take(&mut self.to).get_mut(len..).unwrap_or_default();
-        self.end += len;
-        self.offsets.push(offset(self.end));
-    }
-
-    /// Keeps the rows.
-    pub(crate) fn keep(self) {
-        *self.used = self.end;
-        if self.valid.is_empty() {
-            self.nulls.append_n_non_nulls(self.offsets.len() - 1 - self.before);
-        } else {
-            self.nulls.append_slice(self.valid);
-        }
-    }
-}
-
 /// Copies a piece to `used`, and returns the offset of its end.
 #[inline]
 fn copy(content: &mut Vec<u8>, used: &mut usize, piece: Piece<'_>) -> i32 {
@@ -302,29 +240,25 @@ fn reserve(content: &mut Vec<u8>, wanted: usize) {
     }
 }
 
-/// Copies values that are short on average.
+/// Copies values that are short on average. A copy of a fixed length is a few instructions; the next value overwrites the
+/// excess.
 #[inline]
 fn copy_short(places: impl Iterator<Item = Place>, bytes: &[u8], mut to: &mut [u8]) {
     for (at, len) in places {
         let len = usize::try_from(len).unwrap_or(0);
-        copy_value(bytes.get(at as usize..).unwrap_or_default(), len, to);
+        let value = bytes.get(at as usize..).unwrap_or_default();
+        if len <= SHORT
+            && let (Some(to), Some(value)) = (to.first_chunk_mut::<SHORT>(), value.first_chunk())
+        {
+            *to = *value;
+        } else if len <= MIDDLE
+            && let (Some(to), Some(value)) = (to.first_chunk_mut::<MIDDLE>(), value.first_chunk())
+        {
+            *to = *value;
+        } else if let (Some(to), Some(value)) = (to.get_mut(..len), value.get(..len)) {
+            to.copy_from_slice(value);
+        }
         to = to.get_mut(len..).unwrap_or_default();
-    }
-}
-
-/// Copies the first `len` bytes. A copy of a fixed length is a few instructions; the next value overwrites the excess.
-#[inline]
-fn copy_value(value: &[u8], len: usize, to: &mut [u8]) {
-    if len <= SHORT
-        && let (Some(to), Some(value)) = (to.first_chunk_mut::<SHORT>(), value.first_chunk())
-    {
-        *to = *value;
-    } else if len <= MIDDLE
-        && let (Some(to), Some(value)) = (to.first_chunk_mut::<MIDDLE>(), value.first_chunk())
-    {
-        *to = *value;
-    } else if let (Some(to), Some(value)) = (to.get_mut(..len), value.get(..len)) {
-        to.copy_from_slice(value);
     }
 }
 
@@ -385,28 +319,6 @@ mod tests {
         column.extend_places(places.into_iter(), &bytes);
         let array = column.finish_binary();
         for (row, (at, len)) in places.into_iter().enumerate() {
-            let expected = usize::try_from(len).ok().map(|len| &bytes[at as usize..][..len]);
-            assert_eq!((!array.is_null(row)).then(|| array.value(row)), expected, "{at} {len}");
-        }
-    }
-
-    #[test]
-    fn rows_count_once_they_are_kept() {
-        let bytes: Vec<u8> = (0..200).collect();
-        let mut column = ByteColumn::new();
-        let places = [[(0, 10), (40, 0), (60, 100)], [(0, -1), (7, 140), (3, -1)], [(1, 1), (2, 2), (0, -1)]];
-        for added in places {
-            let mut given_up = column.rows(bytes.len());
-            [(0, 150), (0, -1)].into_iter().for_each(|place| given_up.push(place, &bytes));
-            let before = given_up.before;
-            column.truncate(before);
-            let mut rows = column.rows(bytes.len());
-            added.into_iter().for_each(|place| rows.push(place, &bytes));
-            rows.keep();
-        }
-        let array = column.finish_binary();
-        assert_eq!(array.len(), 9);
-        for (row, (at, len)) in places.into_iter().flatten().enumerate() {
             let expected = usize::try_from(len).ok().map(|len| &bytes[at as usize..][..len]);
             assert_eq!((!array.is_null(row)).then(|| array.value(row)), expected, "{at} {len}");
         }

@@ -80,22 +80,6 @@ impl BatchCursor {
         if self.decoded { self.decoder.decoded() } else { batch }
     }
 
-    /// Returns where the next record of a batch of magic 2 begins, and the number of records left; `None` for another format.
-    pub(crate) fn next(&self) -> Option<(usize, usize)> {
-        match self.kind {
-            Format::V2 { left } => usize::try_from(left).ok().map(|left| (self.at, left)),
-            Format::Legacy(_) => None,
-        }
-    }
-
-    /// Steps over some records of a batch of magic 2; the next one begins at `at`.
-    pub(crate) fn step_over(&mut self, records: usize, at: usize) {
-        if let Format::V2 { left } = &mut self.kind {
-            *left -= i32::try_from(records).unwrap_or(*left);
-            self.at = at;
-        }
-    }
-
     /// Adds the next records to `spans`, up to `most` in all. True at the end of the batch. After a flaw `spans` has the
     /// records before it.
     pub(crate) fn fill(

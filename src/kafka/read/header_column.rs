@@ -6,7 +6,7 @@ use arrow_array::{ArrayRef, ListArray, StructArray};
 use arrow_buffer::{NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Fields};
 
-use crate::arrow::columns::{ByteColumn, Place, Rows};
+use crate::arrow::columns::{ByteColumn, Place};
 use crate::kafka::format::record::Span;
 
 fn fields() -> Fields {
@@ -62,20 +62,6 @@ impl HeaderColumn {
         all
     }
 
-    /// Makes room for rows whose headers have at most `bytes` bytes together, which are added one by one.
-    pub(crate) fn rows(&mut self, bytes: usize) -> HeaderRows<'_> {
-        let Self { ends, nulls, keys, values, .. } = self;
-        HeaderRows { before: ends.len(), ends, nulls, keys: keys.rows(bytes), values: values.rows(bytes) }
-    }
-
-    /// Removes the rows from this one on that were not kept.
-    pub(crate) fn truncate(&mut self, rows: usize) {
-        self.ends.truncate(rows + 1);
-        let headers = self.ends.last().and_then(|end| usize::try_from(*end).ok()).unwrap_or_default();
-        self.keys.truncate(headers);
-        self.values.truncate(headers);
-    }
-
     pub(crate) fn finish(&mut self) -> ArrayRef {
         let mut next = Vec::with_capacity(self.ends.len());
         next.push(0);
@@ -84,42 +70,5 @@ impl HeaderColumn {
         let headers = StructArray::new(fields(), arrays, None);
         let ends = OffsetBuffer::new(ScalarBuffer::from(ends));
         Arc::new(ListArray::new(item(), ends, Arc::new(headers), self.nulls.finish()))
-    }
-}
-
-/// Rows that are added to the column one by one.
-#[derive(Debug)]
-pub(crate) struct HeaderRows<'a> {
-    ends: &'a mut Vec<i32>,
-    /// The number of ends before.
-    before: usize,
-    nulls: &'a mut NullBufferBuilder,
-    keys: Rows<'a>,
-    values: Rows<'a>,
-}
-
-impl HeaderRows<'_> {
-    /// Adds the headers of a row. `None` if they cannot be parsed.
-    #[inline]
-    pub(crate) fn push(&mut self, span: &Span, bytes: &[u8]) -> Option<()> {
-        let Self { ends, keys, values, .. } = self;
-        span.each_header(bytes, |key, value| {
-            keys.push(key, bytes);
-            values.push(value, bytes);
-        })?;
-        ends.push(i32::try_from(keys.len()).unwrap_or(i32::MAX));
-        Some(())
-    }
-
-    /// Keeps the rows.
-    pub(crate) fn keep(self) {
-        self.keys.keep();
-        self.values.keep();
-        let rows = self.ends.get(self.before - 1..).unwrap_or_default();
-        if rows.is_sorted_by(|begin, end| begin < end) {
-            self.nulls.append_n_non_nulls(rows.len() - 1);
-        } else {
-            rows.windows(2).for_each(|row| self.nulls.append(matches!(row, [begin, end] if begin < end)));
-        }
     }
 }

@@ -8,19 +8,15 @@ use arrow_array::{ArrayRef, BooleanArray, PrimitiveArray, RecordBatch, RecordBat
 use arrow_buffer::NullBufferBuilder;
 use arrow_schema::SchemaRef;
 
-use super::header_column::{HeaderColumn, HeaderRows};
+use super::header_column::HeaderColumn;
 use super::record_columns::{Column, schema};
-use crate::arrow::columns::{ByteColumn, Rows};
+use crate::arrow::columns::ByteColumn;
 use crate::io::i64_of;
 use crate::kafka::format::header::Header;
-use crate::kafka::format::record::{self, Span, Wants};
-use crate::kafka::format::varint::Cursor;
+use crate::kafka::format::record::{Span, Wants};
 
 /// A record batch ends before it is larger than this, unless one row is.
 const BATCH_BYTES: usize = 64 * 1024 * 1024;
-
-/// Records of more bytes than this are not added in one pass, which makes room for all of them in each column.
-const ONE_PASS: usize = 1 << 20;
 
 /// Topic and partition of rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,64 +112,6 @@ impl RecordBuilder {
         });
         let count = fitting.count();
         if self.rows == 0 { count.max(1).min(spans.len()) } else { count }
-    }
-
-    /// Adds the next `count` records of a batch of magic 2, which begin at `at`, in one pass from their bytes to the columns: without
-    /// spans, which cost a third of the time. Returns where the next record begins. `None`, with nothing added, for columns that few
-    /// ask for, records that may not fit, and bytes that are not such records: spans take these.
-    pub(crate) fn append_bytes(&mut self, bytes: &[u8], at: usize, count: usize, header: &Header) -> Option<usize> {
-        let is_usual = self.sequences.is_none() && self.crcs.is_none() && self.valid.is_none();
-        let most = 64 * count + 2 * bytes.len();
-        if !is_usual || self.wants() == Wants::Times || bytes.len() > ONE_PASS || self.bytes + most > BATCH_BYTES {
-            return None;
-        }
-        let Some((size, next)) = self.pass(bytes, at, count, header) else {
-            let rows = self.rows;
-            self.keys.iter_mut().chain(&mut self.values).for_each(|column| column.truncate(rows));
-            self.offsets.iter_mut().chain(&mut self.timestamps).for_each(|column| column.truncate(rows));
-            self.headers.iter_mut().for_each(|column| column.truncate(rows));
-            return None;
-        };
-        self.bytes += size;
-        self.rows += count;
-        if let Some(run) = self.runs.last_mut() {
-            run.rows += count;
-        }
-        Some(next)
-    }
-
-    /// Adds records to the columns. Returns their size there, and where the next one begins.
-    fn pass(&mut self, bytes: &[u8], at: usize, count: usize, header: &Header) -> Option<(usize, usize)> {
-        let mut keys = self.keys.as_mut().map(|column| column.rows(bytes.len()));
-        let mut values = self.values.as_mut().map(|column| column.rows(bytes.len()));
-        let mut headers = self.headers.as_mut().map(|column| column.rows(bytes.len()));
-        let mut cursor = Cursor::new(bytes.get(at..)?);
-        let mut total = 0;
-        for _ in 0..count {
-            let span = record::parse(&mut cursor, bytes.len(), header, Wants::All)?;
-            if span.offset < header.base_offset || span.offset > header.last_offset {
-                return None;
-            }
-            if let Some(keys) = &mut keys {
-                keys.push(span.key, bytes);
-            }
-            if let Some(values) = &mut values {
-                values.push(span.value, bytes);
-            }
-            if let Some(offsets) = &mut self.offsets {
-                offsets.push(span.offset);
-            }
-            if let Some(timestamps) = &mut self.timestamps {
-                timestamps.push(span.timestamp);
-            }
-            if let Some(headers) = &mut headers {
-                headers.push(&span, bytes)?;
-            }
-            total += size(&span);
-        }
-        keys.into_iter().chain(values).for_each(Rows::keep);
-        headers.into_iter().for_each(HeaderRows::keep);
-        Some((total, bytes.len() - cursor.rest.len()))
     }
 
     /// Adds records of the current batch. False if the headers of one cannot be parsed.

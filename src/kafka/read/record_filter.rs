@@ -6,7 +6,6 @@ use std::collections::HashSet;
 use super::segment_range::SegmentRange;
 use crate::arrow::columns::Place;
 use crate::java_text::decode_utf8;
-use crate::kafka::format::header::Header;
 use crate::kafka::format::record::{Span, field};
 use crate::matcher::{Field, Matcher};
 use crate::time_range::TimeRange;
@@ -158,12 +157,6 @@ impl RecordFilter {
             }
         }
         pieces
-    }
-
-    /// Returns whether all records of a batch are wanted, if their offsets are those of its header.
-    pub(crate) fn wants_all(&self, part: &SegmentRange, header: &Header) -> bool {
-        let is_inside = part.begin_offset <= header.base_offset && header.last_offset < part.end_offset;
-        is_inside && !self.is_selective() && self.times.is_all()
     }
 
     /// Drops the records that are not wanted. False if the headers of one cannot be parsed.

@@ -536,18 +536,6 @@ impl RecordRows {
         }
         let path = current.range.segment.path();
         let batch = self.walk.batch(&current.source, header).map_err(|e| Error::io(path, e))?;
-        if self.spans.is_empty()
-            && self.filter.wants_all(&current.range, header)
-            && let Some((at, left)) = self.cursor.next().filter(|(_, left)| *left > 0)
-        {
-            let count = left.min(self.scan.batch_size - self.builder.rows());
-            if let Some(at) = self.builder.append_bytes(self.cursor.bytes(batch), at, count, header) {
-                self.cursor.step_over(count, at);
-                if count < left {
-                    return Ok(Step::Continue);
-                }
-            }
-        }
         if self.spans.is_empty() && !self.decoded {
             match self.cursor.fill(header, batch, self.wants, CHUNK, &mut self.spans) {
                 Ok(ended) => self.decoded = ended,
