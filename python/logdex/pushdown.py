@@ -93,7 +93,7 @@ class Rows:
             return self
         schema = self.schema()
         fixed = {
-            name: (form, schema.field(name)) if isinstance(form, str) and form in _SAMPLED else form
+            name: (form, schema.field(name), True) if isinstance(form, str) and form in _SAMPLED else form
             for name, form in formats.items()
         }
         return replace(self, filters={**self.filters, "decode": fixed})

@@ -3,6 +3,8 @@
 
 pub(crate) mod columns;
 pub(crate) mod input_columns;
+#[cfg(feature = "python")]
+pub(crate) mod json_text;
 #[cfg(any(feature = "python", test))]
 pub(crate) mod match_rows;
 #[cfg(any(feature = "python", test))]

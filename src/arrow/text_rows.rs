@@ -31,6 +31,8 @@ use base64::Engine as _;
 use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
 
+#[cfg(feature = "python")]
+use super::json_text::json_texts;
 use crate::error::{Error, Result};
 use crate::time_text::{TimeText, Zone, zoned_text};
 
@@ -227,11 +229,8 @@ impl<'a> Cells<'a> {
 
     #[cfg(feature = "python")]
     fn decoded(field: &FieldRef, array: &dyn Array) -> Option<Self> {
-        let options = arrow_json::EncoderOptions::default().with_explicit_nulls(true);
-        let mut encoder = arrow_json::writer::make_encoder(field, array, &options).ok()?;
-        let texts = (0..array.len()).map(|row| {
-            let mut bytes = Vec::new();
-            array.is_valid(row).then(|| encoder.encode(row, &mut bytes))?;
+        let texts = json_texts(field, array).ok()?.into_iter().map(|bytes| {
+            let bytes = bytes?;
             let mut text = String::with_capacity(bytes.len());
             ascii(&mut text, &String::from_utf8_lossy(&bytes)).ok().map(|()| text)
         });

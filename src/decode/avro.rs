@@ -14,29 +14,30 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, BinaryArray, StructArray, UInt32Array};
+use arrow_array::{Array, BinaryArray, StructArray, UInt32Array};
 use arrow_avro::reader::{Decoder, ReaderBuilder};
 use arrow_avro::schema::{AvroSchema, Fingerprint, FingerprintAlgorithm, SchemaStore};
 use arrow_cast::cast;
-use arrow_schema::{DataType, Fields};
+use arrow_schema::{DataType, FieldRef, Fields};
 use arrow_select::{concat::concat, take::take};
+use serde_json::{Map, Value};
 
-use super::{Decode, Fetch, framed, numbered_files};
-use crate::error::{Error, Result, without_users};
+use super::{Decode, Numbered, Pin, Registry, Sources, Values, framed, numbered_files};
+use crate::error::{Error, Result};
 
+/// Types with a name.
+const NAMED_TYPES: [&str; 4] = ["record", "enum", "fixed", "error"];
 /// The number of the only schema of a file.
 const ONLY: u32 = 0;
-/// The most schemas that are requested: damaged values have any number.
-const MOST_SCHEMAS: usize = 1_000;
 
 /// Values of Avro.
 pub(super) struct Avro {
-    /// The schemas, or why there is none with the number.
-    schemas: BTreeMap<u32, std::result::Result<AvroSchema, String>>,
-    reader: AvroSchema,
+    schemas: Numbered<AvroSchema>,
+    /// The number of the schema whose fields the column has. None: no schema is known yet.
+    reader: Option<u32>,
     is_framed: bool,
-    /// The URL of the registry of further schemas.
-    registry: Option<(String, Fetch)>,
+    /// The registry of further schemas.
+    registry: Option<Registry>,
     data_type: DataType,
 }
 
@@ -46,8 +47,8 @@ impl Avro {
     /// # Errors
     /// An I/O error; `InvalidArgument` for what is no schema.
     pub(super) fn open(path: &Path) -> Result<Self> {
-        let read = |file: &Path| fs::read_to_string(file).map_err(|e| Error::io(file, e)).map(AvroSchema::new);
-        let mut schemas = BTreeMap::new();
+        let read = |file: &Path| fs::read_to_string(file).map_err(|e| Error::io(file, e)).map(|text| schema_of(&text));
+        let mut schemas = Numbered::new();
         let is_framed = path.is_dir();
         if is_framed {
             for (number, file) in numbered_files(path, "avsc")? {
@@ -56,54 +57,62 @@ impl Avro {
         } else {
             schemas.insert(ONLY, Ok(read(path)?));
         }
-        let Some((_, Ok(reader))) = schemas.last_key_value() else {
+        let Some((number, _)) = schemas.last_key_value() else {
             let text = format!("{}: expected schemas NUMBER.avsc, found none", path.display());
             return Err(Error::InvalidArgument(text));
         };
-        let reader = reader.clone();
+        let reader = Some(*number);
         let mut avro = Self { reader, schemas, is_framed, registry: None, data_type: DataType::Null };
         for number in avro.schemas.keys() {
-            let decoder = avro.decoder(*number, 1).map_err(|text| {
+            avro.data_type = avro.type_of(*number).map_err(|text| {
                 let which = if is_framed { format!("/{number}.avsc") } else { String::new() };
                 Error::InvalidArgument(format!("{}{which}: {text}", path.display()))
             })?;
-            avro.data_type = DataType::Struct(decoder.schema().fields().clone());
         }
         Ok(avro)
     }
 
-    /// Uses the schemas of a registry, which `fetch` reads. The values of a sample show the type.
+    /// Uses the schemas of a registry. The column has the fields of the schema `pinned`, or of the largest number in a sample.
     ///
     /// # Errors
-    /// Those of `fetch`; `InvalidArgument` for what is no schema.
-    pub(super) fn of_registry(url: &str, fetch: Fetch, sample: Option<&BinaryArray>) -> Result<Self> {
-        let mut avro = Self {
-            schemas: BTreeMap::new(),
-            reader: AvroSchema::new(String::new()),
-            is_framed: true,
-            registry: Some((url.to_owned(), fetch)),
-            data_type: DataType::Struct(Fields::empty()),
-        };
+    /// There is no answer; `InvalidArgument` for what is no schema.
+    pub(super) fn of_registry(registry: Registry, pinned: Option<u32>, sample: Option<&BinaryArray>) -> Result<Self> {
+        let mut schemas = BTreeMap::new();
         let rows: Vec<_> = sample.into_iter().flatten().flatten().collect();
-        avro.prepare(&rows)?;
-        let newest =
-            avro.schemas.iter().rev().find_map(|(number, schema)| Some((*number, schema.as_ref().ok()?.clone())));
-        if let Some((number, reader)) = newest {
-            avro.reader = reader;
-            let refused = |text| Error::InvalidArgument(format!("{}: schema {number}: {text}", without_users(url)));
-            avro.data_type = DataType::Struct(avro.decoder(number, 1).map_err(refused)?.schema().fields().clone());
+        registry.add_of(&rows, &mut schemas, parse)?;
+        if let Some(number) = pinned {
+            registry.add(number, &mut schemas, parse)?;
         }
+        let newest = schemas.iter().rev().find(|(_, schema)| schema.is_ok()).map(|(number, _)| *number);
+        let data_type = DataType::Struct(Fields::empty());
+        let reader = pinned.or(newest);
+        let mut avro = Self { schemas, reader, is_framed: true, registry: None, data_type };
+        if let Some(number) = reader {
+            avro.data_type = avro.type_of(number).map_err(|text| registry.refused(number, &text))?;
+        }
+        avro.registry = Some(registry);
         Ok(avro)
+    }
+
+    /// Returns the schema with a number.
+    fn schema(&self, number: u32) -> std::result::Result<&AvroSchema, String> {
+        let schema = self.schemas.get(&number).ok_or_else(|| format!("no schema with the number {number}"))?;
+        schema.as_ref().map_err(String::clone)
+    }
+
+    /// Returns the type of the column of values of a schema.
+    fn type_of(&self, number: u32) -> std::result::Result<DataType, String> {
+        let fields = self.decoder(number, 1)?.schema().fields().iter().map(nullable).collect();
+        Ok(DataType::Struct(fields))
     }
 
     fn decoder(&self, number: u32, rows: usize) -> std::result::Result<Decoder, String> {
-        let schema = self.schemas.get(&number).ok_or_else(|| format!("no schema with the number {number}"))?;
-        let schema = schema.as_ref().map_err(String::clone)?;
+        let schema = self.schema(number)?;
         let (mut store, id) = (SchemaStore::new_with_type(FingerprintAlgorithm::Id), Fingerprint::Id(number));
         store.set(id, schema.clone()).map_err(|e| e.to_string())?;
         ReaderBuilder::new()
             .with_batch_size(rows + 1)
-            .with_reader_schema(self.reader.clone())
+            .with_reader_schema(self.schema(self.reader.unwrap_or(number))?.clone())
             .with_writer_schema_store(store)
             .with_active_fingerprint(id)
             .build_decoder()
@@ -111,12 +120,7 @@ impl Avro {
     }
 
     /// Decodes values of one schema.
-    fn values<'a>(
-        &self,
-        number: u32,
-        count: usize,
-        values: impl Iterator<Item = &'a [u8]>,
-    ) -> std::result::Result<ArrayRef, String> {
+    fn values<'a>(&self, number: u32, count: usize, values: impl Iterator<Item = &'a [u8]>) -> Values {
         let mut decoder = self.decoder(number, count)?;
         let mut frame = Vec::new();
         for value in values {
@@ -131,9 +135,56 @@ impl Avro {
             }
         }
         let batch = decoder.flush().map_err(|e| e.to_string())?.ok_or("no value")?;
+        let values = StructArray::from(batch);
         // Fields that the schema of the writer does not have are marked.
-        cast(&StructArray::from(batch), &self.data_type).map_err(|e| e.to_string())
+        let data_type = if self.reader.is_some() { self.data_type.clone() } else { self.type_of(number)? };
+        cast(&values, &data_type).map_err(|e| e.to_string())
     }
+}
+
+/// Reads the text of a schema, which names no other schema.
+fn parse(sources: &Sources) -> std::result::Result<AvroSchema, String> {
+    sources.last().map(|(_, text)| schema_of(text)).ok_or_else(|| "no schema".to_owned())
+}
+
+/// Returns the schema with a text. The library reports what is none.
+fn schema_of(text: &str) -> AvroSchema {
+    let split = serde_json::from_str(text).map(|value: Value| with_split_names(value).to_string());
+    AvroSchema::new(split.unwrap_or_else(|_| text.to_owned()))
+}
+
+/// Returns a schema whose types have their namespace apart from their name: the library does not find them by a name with both.
+fn with_split_names(schema: Value) -> Value {
+    let mut fields = match schema {
+        Value::Object(fields) => fields,
+        Value::Array(items) => return items.into_iter().map(with_split_names).collect(),
+        other => return other,
+    };
+    let is_type = fields.get("type").and_then(Value::as_str).is_some_and(|kind| NAMED_TYPES.contains(&kind));
+    let name = fields.get("name").and_then(Value::as_str).filter(|_| is_type);
+    if let Some((namespace, name)) = name.and_then(|name| name.rsplit_once('.')) {
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        fields.insert("namespace".to_owned(), namespace.into());
+        fields.insert("name".to_owned(), name.into());
+    }
+    // Defaults are values, not schemas.
+    let inner = |(name, value): (String, Value)| match name.as_str() {
+        "type" | "fields" | "items" | "values" => (name, with_split_names(value)),
+        _ => (name, value),
+    };
+    fields.into_iter().map(inner).collect::<Map<_, _>>().into()
+}
+
+/// Returns a field that may be null if its type has no other value.
+fn nullable(field: &FieldRef) -> FieldRef {
+    let data_type = match field.data_type() {
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(nullable).collect()),
+        DataType::List(item) => DataType::List(nullable(item)),
+        DataType::Map(entries, is_sorted) => DataType::Map(nullable(entries), *is_sorted),
+        other => other.clone(),
+    };
+    let is_nullable = field.is_nullable() || data_type == DataType::Null;
+    Arc::new(field.as_ref().clone().with_data_type(data_type).with_nullable(is_nullable))
 }
 
 impl Decode for Avro {
@@ -141,17 +192,15 @@ impl Decode for Avro {
         self.data_type.clone()
     }
 
-    fn prepare(&mut self, rows: &[&[u8]]) -> Result<()> {
-        let Some((url, fetch)) = &self.registry else { return Ok(()) };
-        for (number, _) in rows.iter().filter_map(|row| framed(row).ok()) {
-            if self.schemas.len() < MOST_SCHEMAS && !self.schemas.contains_key(&number) {
-                self.schemas.insert(number, fetch(url, number)?.map(AvroSchema::new));
-            }
-        }
-        Ok(())
+    fn pin(&self) -> Option<Pin> {
+        self.registry.as_ref().and(self.reader).map(Pin::Schema)
     }
 
-    fn decode(&self, rows: &[&[u8]]) -> std::result::Result<ArrayRef, String> {
+    fn prepare(&mut self, rows: &[&[u8]]) -> Result<()> {
+        self.registry.as_ref().map_or(Ok(()), |registry| registry.add_of(rows, &mut self.schemas, parse))
+    }
+
+    fn decode(&self, rows: &[&[u8]]) -> Values {
         if !self.is_framed {
             return self.values(ONLY, rows.len(), rows.iter().copied());
         }

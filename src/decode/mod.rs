@@ -19,28 +19,90 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, BinaryArray, RecordBatch, StringArray, UInt32Array, new_null_array};
-use arrow_schema::{DataType, Field, SchemaRef};
+use arrow_cast::cast;
+use arrow_schema::{DataType, Field, FieldRef, SchemaRef};
 use arrow_select::{concat::concat, take::take};
 
+use crate::arrow::json_text::json_texts;
 use crate::error::{Error, Result, without_users};
 
 /// The column with the reasons why bodies and values have no decoded value.
 const ERRORS: &str = "body_error";
-const JSON: &str = "json";
-const MESSAGE_PACK: &str = "msgpack";
 /// The letter that names of columns cannot have, because they are passed to C.
 const NUL: char = '\0';
 /// The framing of a value: a zero, and the number of its schema.
 const FRAME: usize = 5;
+/// The most schemas that are requested: damaged values have any number.
+const MOST_SCHEMAS: usize = 1_000;
 
 /// The values of rows, or what is wrong with one of them.
 type Values = std::result::Result<ArrayRef, String>;
 
-/// Reads the schema with a number at the URL of a registry: its text, or why the registry has none.
+/// The text of a schema after those that it needs, each with its name.
+pub(crate) type Sources = Vec<(String, String)>;
+
+/// Reads the schema with a number at the URL of a registry, which must be of a kind: its text, or why the registry has none.
 ///
 /// # Errors
 /// There is no answer.
-pub(crate) type Fetch = Arc<dyn Fn(&str, u32) -> Result<std::result::Result<String, String>> + Send + Sync>;
+pub(crate) type Fetch = Arc<dyn Fn(&str, u32, &str) -> Result<std::result::Result<Sources, String>> + Send + Sync>;
+
+/// The schemas of rows by number, or why there is none with the number.
+type Numbered<S> = BTreeMap<u32, std::result::Result<S, String>>;
+
+/// The registry of schemas of one kind at a URL.
+struct Registry {
+    url: String,
+    kind: &'static str,
+    fetch: Fetch,
+}
+
+impl Registry {
+    /// Adds the schema with a number if it is not known.
+    ///
+    /// # Errors
+    /// There is no answer.
+    fn add<S>(
+        &self,
+        number: u32,
+        schemas: &mut Numbered<S>,
+        parse: fn(&Sources) -> std::result::Result<S, String>,
+    ) -> Result<()> {
+        if schemas.len() < MOST_SCHEMAS && !schemas.contains_key(&number) {
+            let found = (self.fetch)(&self.url, number, self.kind)?;
+            let parsed = |sources| parse(&sources).map_err(|text| format!("schema {number}: {text}"));
+            schemas.insert(number, found.and_then(parsed));
+        }
+        Ok(())
+    }
+
+    /// Adds the schemas of rows.
+    ///
+    /// # Errors
+    /// There is no answer.
+    fn add_of<S>(
+        &self,
+        rows: &[&[u8]],
+        schemas: &mut Numbered<S>,
+        parse: fn(&Sources) -> std::result::Result<S, String>,
+    ) -> Result<()> {
+        rows.iter().filter_map(|row| framed(row).ok()).try_for_each(|(number, _)| self.add(number, schemas, parse))
+    }
+
+    /// The error of a schema.
+    fn refused(&self, number: u32, text: &str) -> Error {
+        Error::InvalidArgument(format!("{}: schema {number}: {text}", without_users(&self.url)))
+    }
+}
+
+/// What a format took from a sample.
+#[derive(Clone, Copy)]
+pub(crate) enum Pin {
+    /// The fields of objects.
+    Inferred,
+    /// The number of the schema in a registry whose fields the column has.
+    Schema(u32),
+}
 
 /// The decoder of a format.
 trait Decode: Send + Sync {
@@ -55,6 +117,19 @@ trait Decode: Send + Sync {
     }
 
     fn decode(&self, rows: &[&[u8]]) -> Values;
+
+    /// Returns what the format took from a sample.
+    fn pin(&self) -> Option<Pin> {
+        None
+    }
+
+    /// Returns a row as JSON, with the fields of its own schema.
+    fn text(&self, row: &[u8]) -> std::result::Result<Vec<u8>, String> {
+        let values = self.decode(&[row])?;
+        let field = Arc::new(Field::new("", values.data_type().clone(), true));
+        let texts = json_texts(&field, &values).map_err(|e| e.to_string())?;
+        texts.into_iter().next().flatten().ok_or_else(|| "no value".to_owned())
+    }
 }
 
 /// Texts in UTF-8.
@@ -69,6 +144,10 @@ impl Decode for Text {
         let texts: std::result::Result<Vec<&str>, _> = rows.iter().map(|row| std::str::from_utf8(row)).collect();
         let texts = texts.map_err(|e| format!("not UTF-8 at byte {}", e.valid_up_to()))?;
         Ok(Arc::new(StringArray::from(texts)))
+    }
+
+    fn text(&self, row: &[u8]) -> std::result::Result<Vec<u8>, String> {
+        self.decode(&[row]).map(|_| row.to_vec())
     }
 }
 
@@ -85,18 +164,66 @@ pub(crate) struct Decoders {
 
 /// The format of a column.
 pub(crate) enum Format {
-    /// `text`, `json`, `msgpack`, `avro:` with a file, directory or URL, or `protobuf:` with a file or directory, and a message.
+    /// `text`, `json`, `msgpack`, `avro:` with a file, directory or URL, or `protobuf:` with one of them and a message.
     Named(String),
-    /// JSON objects with these fields.
-    Json(SchemaRef),
-    /// `json` or `msgpack`, with the fields that another read found in its first values.
-    Sampled(String, SchemaRef),
+    /// `json` or `msgpack` objects with these fields, and no others if these are those of a sample.
+    Objects { name: String, schema: SchemaRef, is_inferred: bool },
+    /// A format with a URL, whose column has the fields of the schema with this number.
+    Numbered { name: String, number: u32 },
 }
 
 impl Format {
     /// Returns whether the type of the column depends on its first values.
     pub(crate) fn needs_sample(&self) -> bool {
-        matches!(self, Self::Named(name) if name == JSON || name == MESSAGE_PACK || name.strip_prefix("avro:").is_some_and(is_url))
+        match self {
+            Self::Named(name) => {
+                json::Encoding::of(name).is_some() || name.split_once(':').is_some_and(|(_, place)| is_url(place))
+            }
+            Self::Objects { .. } | Self::Numbered { .. } => false,
+        }
+    }
+
+    /// Prepares the decoder for a column, whose type is that of `rows` if the format needs a sample.
+    fn decoder(self, column: &str, rows: Option<&BinaryArray>, fetch: &Fetch) -> Result<Box<dyn Decode>> {
+        let wrong = |text: String| Error::InvalidArgument(format!("decode: {column}: {text}"));
+        let unknown = |name: &str| {
+            let expected = "expected text, json, avro:FILE.avsc, avro:DIRECTORY, avro:URL, msgpack, protobuf:FILE.desc:MESSAGE, \
+                            protobuf:DIRECTORY:MESSAGE, protobuf:URL:MESSAGE, or the schema of JSON";
+            wrong(format!("{:?}: {expected}", without_users(name)))
+        };
+        let (name, number) = match self {
+            Self::Objects { name, schema, is_inferred } => {
+                let encoding = json::Encoding::of(&name).ok_or_else(|| unknown(&name))?;
+                return Ok(Box::new(json::Json::of(encoding, schema, is_inferred)));
+            }
+            Self::Named(name) => (name, None),
+            Self::Numbered { name, number } => (name, Some(number)),
+        };
+        if let Some(encoding) = json::Encoding::of(&name) {
+            return Ok(Box::new(json::Json::inferred(encoding, rows).map_err(wrong)?));
+        }
+        let registry = |url: &str, kind| Registry { url: url.to_owned(), kind, fetch: Arc::clone(fetch) };
+        Ok(match name.split_once(':').unwrap_or((&name, "")) {
+            ("text", "") => Box::new(Text),
+            ("avro", url) if is_url(url) => Box::new(avro::Avro::of_registry(registry(url, "AVRO"), number, rows)?),
+            ("avro", path) if !path.is_empty() => Box::new(avro::Avro::open(path.as_ref())?),
+            ("protobuf", rest) => match rest.rsplit_once(':') {
+                Some((url, message)) if is_url(url) && is_message(message) => {
+                    Box::new(protobuf::Protobuf::of_registry(registry(url, "PROTOBUF"), message, number, rows)?)
+                }
+                Some((path, message)) if !path.is_empty() && !message.is_empty() && !is_url(rest) => {
+                    // The library panics on some files that are not of protoc.
+                    let opened = catch_unwind(|| protobuf::Protobuf::open(path.as_ref(), message));
+                    let failed = || wrong(format!("{path}: expected a descriptor set of protoc"));
+                    Box::new(opened.map_err(|_| failed())??)
+                }
+                _ => {
+                    let text = "expected protobuf:FILE.desc:package.Message, or a directory or URL for the file";
+                    return Err(wrong(format!("{:?}: {text}", without_users(&name))));
+                }
+            },
+            _ => return Err(unknown(&name)),
+        })
     }
 }
 
@@ -107,51 +234,16 @@ impl Decoders {
     /// `InvalidArgument` for another format, an invalid schema, or a sample without a common schema; an I/O error.
     pub(crate) fn new(formats: Vec<(String, Format)>, sample: Option<&RecordBatch>, fetch: &Fetch) -> Result<Self> {
         let columns = formats.into_iter().map(|(column, format)| {
-            let wrong = |text: String| Error::InvalidArgument(format!("decode: {column}: {text}"));
             let rows = sample.and_then(|batch| batch.column_by_name(&column)).map(|array| bytes(&column, array));
-            let rows = rows.transpose()?;
-            let inferred = |encoding| json::Json::inferred(encoding, rows).map(Box::new).map_err(wrong);
-            let decoder: Box<dyn Decode> = match format {
-                Format::Json(schema) => Box::new(json::Json::of(schema)),
-                Format::Sampled(name, schema) => {
-                    let encoding = match name.as_str() {
-                        JSON => json::Encoding::Text,
-                        MESSAGE_PACK => json::Encoding::MessagePack,
-                        _ => return Err(wrong(format!("{name:?}: expected json or msgpack with fields"))),
-                    };
-                    Box::new(json::Json::sampled(encoding, schema))
-                }
-                Format::Named(name) => match name.split_once(':').unwrap_or((&name, "")) {
-                    ("text", "") => Box::new(Text),
-                    (JSON, "") => inferred(json::Encoding::Text)?,
-                    (MESSAGE_PACK, "") => inferred(json::Encoding::MessagePack)?,
-                    ("avro", url) if is_url(url) => {
-                        Box::new(avro::Avro::of_registry(url, Arc::clone(fetch), rows)?)
-                    }
-                    ("avro", path) if !path.is_empty() => Box::new(avro::Avro::open(path.as_ref())?),
-                    ("protobuf", rest) => match rest.rsplit_once(':') {
-                        Some((url, _)) if is_url(url) => {
-                            let why = "registries have sources of protobuf, which need protoc: expected a file or a directory";
-                            return Err(wrong(format!("{}: {why}", without_users(url))));
-                        }
-                        Some((path, message)) if !path.is_empty() && !message.is_empty() => {
-                            // The library panics on some files that are not of protoc.
-                            let opened = catch_unwind(|| protobuf::Protobuf::open(path.as_ref(), message));
-                            let failed = || wrong(format!("{path}: expected a descriptor set of protoc"));
-                            Box::new(opened.map_err(|_| failed())??)
-                        }
-                        _ => return Err(wrong(format!("{name:?}: expected protobuf:FILE.desc:package.Message"))),
-                    },
-                    _ => {
-                        let expected = "expected text, json, avro:FILE.avsc, avro:DIRECTORY, avro:URL, msgpack, \
-                                        protobuf:FILE.desc:MESSAGE, protobuf:DIRECTORY:MESSAGE, or the schema of JSON";
-                        return Err(wrong(format!("{:?}: {expected}", without_users(&name))));
-                    }
-                },
-            };
+            let decoder = format.decoder(&column, rows.transpose()?, fetch)?;
             Ok(ColumnDecoder { column, decoder })
         });
         Ok(Self { columns: columns.collect::<Result<_>>()? })
+    }
+
+    /// Returns what the formats of columns took from the sample.
+    pub(crate) fn pins(&self) -> Vec<(String, Pin)> {
+        self.columns.iter().filter_map(|each| Some((each.column.clone(), each.decoder.pin()?))).collect()
     }
 
     /// The schema of decoded batches: the columns have other types, and there is a column with errors.
@@ -167,11 +259,47 @@ impl Decoders {
     /// # Errors
     /// As [`Self::schema`]; an I/O error.
     pub(crate) fn decode(&mut self, batch: RecordBatch) -> Result<RecordBatch> {
+        self.replace(batch, |decoder, array| {
+            let (values, flaws) = decoded(decoder, array)?;
+            Ok((decoder.data_type(), values, flaws))
+        })
+    }
+
+    /// Replaces the columns of a batch by the JSON of their values, as bytes. Each value has the fields of its own schema.
+    ///
+    /// # Errors
+    /// As [`Self::decode`].
+    pub(crate) fn texts(&mut self, batch: RecordBatch) -> Result<RecordBatch> {
+        self.replace(batch, |decoder, array| {
+            let mut flaws = Vec::new();
+            decoder.prepare(&array.iter().flatten().collect::<Vec<_>>())?;
+            let texts = (0..).zip(array).map(|(row, value)| {
+                // As in `halve`.
+                let text = catch_unwind(AssertUnwindSafe(|| value.map(|value| decoder.text(value))));
+                match text.unwrap_or_else(|_| Some(Err("the decoder failed".to_owned())))? {
+                    Ok(text) => Some(text),
+                    Err(flaw) => {
+                        flaws.push((row, flaw));
+                        None
+                    }
+                }
+            });
+            let texts: BinaryArray = texts.collect();
+            Ok((DataType::Binary, Arc::new(texts), flaws))
+        })
+    }
+
+    /// Replaces the columns of a batch by others, and adds the flaws of their rows to the column of errors.
+    fn replace(
+        &mut self,
+        batch: RecordBatch,
+        mut of: impl FnMut(&mut dyn Decode, &BinaryArray) -> Result<(DataType, ArrayRef, Vec<(u32, String)>)>,
+    ) -> Result<RecordBatch> {
         if self.columns.is_empty() {
             return Ok(batch);
         }
         let schema = batch.schema();
-        let mut columns: Vec<(Arc<Field>, ArrayRef)> =
+        let mut columns: Vec<(FieldRef, ArrayRef)> =
             schema.fields().iter().cloned().zip(batch.columns().iter().cloned()).collect();
         let mut errors = Vec::new();
         let is_one = self.columns.len() == 1;
@@ -181,8 +309,8 @@ impl Decoders {
                 Error::InvalidArgument(format!("decode: {column}: expected one of the columns {}", names.join(", ")))
             })?;
             let Some((field, array)) = columns.get_mut(place) else { continue };
-            let (values, flaws) = decoded(decoder.as_mut(), bytes(column, array)?)?;
-            *field = Arc::new(Field::new(&*column, decoder.data_type(), true));
+            let (data_type, values, flaws) = of(decoder.as_mut(), bytes(column, array)?)?;
+            *field = Arc::new(Field::new(&*column, data_type, true));
             *array = values;
             let prefix = if is_one { String::new() } else { format!("{column}: ") };
             errors.extend(flaws.into_iter().map(|(row, text)| (row, format!("{prefix}{text}"))));
@@ -201,8 +329,31 @@ impl Decoders {
     }
 }
 
+/// Returns a batch whose columns have other types, by name. A value that does not fit is null.
+///
+/// # Errors
+/// `InvalidArgument` for a type that cannot become the other.
+pub(crate) fn with_types(batch: &RecordBatch, types: &SchemaRef) -> Result<RecordBatch> {
+    let columns = batch.schema_ref().fields().iter().zip(batch.columns()).map(|(field, array)| {
+        let Ok(wanted) = types.field_with_name(field.name()) else {
+            return Ok((Arc::clone(field), Arc::clone(array)));
+        };
+        let array = cast(array, wanted.data_type())
+            .map_err(|e| Error::InvalidArgument(format!("decode: {}: {e}", field.name())))?;
+        Ok((Arc::new(wanted.clone()), array))
+    });
+    let (fields, arrays): (Vec<_>, Vec<_>) = columns.collect::<Result<Vec<_>>>()?.into_iter().unzip();
+    let schema = arrow_schema::Schema::new(fields).with_metadata(batch.schema_ref().metadata().clone());
+    RecordBatch::try_new(Arc::new(schema), arrays).map_err(|e| Error::InvalidArgument(format!("decode: {e}")))
+}
+
 fn is_url(path: &str) -> bool {
     path.starts_with("http://") || path.starts_with("https://")
+}
+
+/// Returns whether a text can be the name of a message: the port of a URL cannot.
+fn is_message(name: &str) -> bool {
+    name.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_') && !name.contains('/')
 }
 
 /// Returns the number of the schema of a framed value, and the value.

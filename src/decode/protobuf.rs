@@ -4,6 +4,7 @@
 //! FILE.desc:NAME    the body is a message with this full name; `protoc --include_imports --descriptor_set_out` writes the file
 //! DIRECTORY:NAME    N.desc defines the schema number N; a body is 0 (one byte) | N (int32, big endian) | indexes | message
 //!                   (Confluent's framing)
+//! URL:NAME          a registry has the sources of the schemas, which are compiled
 //! indexes           count, and as many places: of the type in the file, of a type in it, and so on; 0 is the first type of the file
 //! ```
 //!
@@ -21,8 +22,8 @@
 //! A field with presence that is absent is null; another has the default of its type.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -35,8 +36,10 @@ use arrow_schema::{DataType, Field, Fields, TimeUnit};
 use prost_reflect::{
     DescriptorPool, DynamicMessage, FieldDescriptor, FileDescriptor, Kind, MessageDescriptor, SerializeOptions, Value,
 };
+use protox::Compiler;
+use protox::file::{ChainFileResolver, File, FileResolver, GoogleFileResolver};
 
-use super::{Decode, NUL, Values, framed, numbered_files};
+use super::{Decode, NUL, Numbered, Pin, Registry, Sources, Values, framed, numbered_files};
 use crate::error::{Error, Result};
 
 /// The most fields of a type, with those of the types in it.
@@ -45,6 +48,8 @@ const MOST_FIELDS: usize = 10_000;
 const MOST_DEPTH: usize = 64;
 /// The most values of the rows that are decoded at once.
 const MOST_VALUES: usize = 1 << 24;
+/// The most brackets around a part of a source, which the compiler reads by recursion.
+const MOST_BRACKETS: usize = 200;
 const TIMESTAMP: &str = "google.protobuf.Timestamp";
 const UTC: &str = "UTC";
 /// Types that stand for JSON.
@@ -52,10 +57,26 @@ const JSON: [&str; 3] = ["google.protobuf.Struct", "google.protobuf.Value", "goo
 
 /// Messages of a type.
 pub(super) struct Protobuf {
+    name: String,
+    /// The type of the column. None: no schema is known yet.
+    column: Option<Column>,
+    /// The files of framed messages.
+    files: Option<Numbered<FileDescriptor>>,
+    registry: Option<Registry>,
+}
+
+/// The type of a column: that of a message in the schema with a number.
+struct Column {
+    number: u32,
     message: MessageDescriptor,
     fields: Fields,
-    /// The files of framed messages.
-    files: Option<BTreeMap<u32, FileDescriptor>>,
+}
+
+impl Column {
+    fn of(number: u32, message: MessageDescriptor) -> std::result::Result<Self, String> {
+        let mut types = Types { within: Vec::new(), left: MOST_FIELDS };
+        Ok(Self { number, fields: types.fields(&message)?, message })
+    }
 }
 
 impl Protobuf {
@@ -72,11 +93,12 @@ impl Protobuf {
         };
         let (mut pool, mut files) = (None, None);
         if path.is_dir() {
-            let mut numbered = BTreeMap::new();
+            let mut numbered = Numbered::new();
             for (number, file) in numbered_files(path, "desc")? {
                 let read = read(&file)?;
                 let last = read.files().last();
-                numbered.insert(number, last.ok_or_else(|| refused(&file, "expected a file of a schema".to_owned()))?);
+                let last = last.ok_or_else(|| refused(&file, "expected a file of a schema".to_owned()))?;
+                numbered.insert(number, Ok(last));
                 pool = Some(read);
             }
             files = Some(numbered);
@@ -89,19 +111,50 @@ impl Protobuf {
             let known: Vec<_> = known.map(|message| message.full_name().to_owned()).collect();
             refused(path, format!("expected a message such as {}, found {name:?}", known.join(", ")))
         })?;
-        let mut types = Types { within: Vec::new(), left: MOST_FIELDS };
-        let fields = types.fields(&message).map_err(|text| refused(path, text))?;
-        Ok(Self { message, fields, files })
+        let column = Some(Column::of(0, message).map_err(|text| refused(path, text))?);
+        Ok(Self { name: name.to_owned(), column, files, registry: None })
     }
 
-    /// Returns the message of a framed one.
+    /// Uses the schemas of a registry. The column has the fields of the message in the schema `pinned`, or in that with the largest
+    /// number in a sample.
+    ///
+    /// # Errors
+    /// There is no answer; `InvalidArgument` for a message that cannot be a column.
+    pub(super) fn of_registry(
+        registry: Registry,
+        name: &str,
+        pinned: Option<u32>,
+        sample: Option<&BinaryArray>,
+    ) -> Result<Self> {
+        let mut files = Numbered::new();
+        let rows: Vec<_> = sample.into_iter().flatten().flatten().collect();
+        registry.add_of(&rows, &mut files, compiled)?;
+        if let Some(number) = pinned {
+            registry.add(number, &mut files, compiled)?;
+        }
+        let messages = files.iter().rev().filter_map(|(number, file)| {
+            let message = file.as_ref().ok()?.parent_pool().get_message_by_name(name)?;
+            Some((*number, message))
+        });
+        let newest = { messages }.find(|(number, _)| pinned.is_none_or(|pinned| pinned == *number));
+        if let (Some(number), None) = (pinned, &newest) {
+            let why = files.get(&number).and_then(|file| file.as_ref().err()).map_or("no such message", String::as_str);
+            return Err(registry.refused(number, &format!("{name}: {why}")));
+        }
+        let column =
+            newest.map(|(number, message)| Column::of(number, message).map_err(|text| registry.refused(number, &text)));
+        Ok(Self { name: name.to_owned(), column: column.transpose()?, files: Some(files), registry: Some(registry) })
+    }
+
+    /// Returns the bytes of a framed message, and its type.
     fn unframed<'a>(
         &self,
-        files: &BTreeMap<u32, FileDescriptor>,
+        files: &Numbered<FileDescriptor>,
         row: &'a [u8],
-    ) -> std::result::Result<&'a [u8], String> {
+    ) -> std::result::Result<(&'a [u8], MessageDescriptor), String> {
         let (number, mut rest) = framed(row)?;
         let file = files.get(&number).ok_or_else(|| format!("no schema with the number {number}"))?;
+        let file = file.as_ref().map_err(String::clone)?;
         let mut index = || zigzag(&mut rest).ok_or("expected the indexes of a type after the number of the schema");
         let count = index()?;
         let mut found = file.messages().nth(if count == 0 { 0 } else { index()? });
@@ -111,30 +164,91 @@ impl Protobuf {
             found = found.and_then(|outer| outer.child_messages().filter(|inner| !inner.is_map_entry()).nth(place));
         }
         match found {
-            Some(found) if found.full_name() == self.message.full_name() => Ok(rest),
-            Some(found) => Err(format!("expected a message {}, found {}", self.message.full_name(), found.full_name())),
+            Some(found) if found.full_name() == self.name => Ok((rest, found)),
+            Some(found) => Err(format!("expected a message {}, found {}", self.name, found.full_name())),
             None => Err(format!("no such type in the schema with the number {number}")),
         }
+    }
+
+    /// Returns the type of the first of some rows, if no schema was known before.
+    fn own_column(&self, rows: &[&[u8]]) -> std::result::Result<Column, String> {
+        let (files, row) = self.files.as_ref().zip(rows.first()).ok_or("no schema is known")?;
+        Column::of(framed(row)?.0, self.unframed(files, row)?.1)
     }
 }
 
 impl Decode for Protobuf {
     fn data_type(&self) -> DataType {
-        DataType::Struct(self.fields.clone())
+        DataType::Struct(self.column.as_ref().map_or_else(Fields::empty, |column| column.fields.clone()))
+    }
+
+    fn pin(&self) -> Option<Pin> {
+        self.registry.as_ref().and(self.column.as_ref()).map(|column| Pin::Schema(column.number))
+    }
+
+    fn prepare(&mut self, rows: &[&[u8]]) -> Result<()> {
+        match (&self.registry, &mut self.files) {
+            (Some(registry), Some(files)) => registry.add_of(rows, files, compiled),
+            _ => Ok(()),
+        }
     }
 
     fn decode(&self, rows: &[&[u8]]) -> Values {
+        let own = if self.column.is_none() { Some(self.own_column(rows)?) } else { None };
+        let column = self.column.as_ref().or(own.as_ref()).ok_or("no schema is known")?;
         let messages = rows.iter().map(|row| {
             let bytes = match &self.files {
-                Some(files) => self.unframed(files, row)?,
+                Some(files) => self.unframed(files, row)?.0,
                 None => row,
             };
-            DynamicMessage::decode(self.message.clone(), bytes).map_err(|e| e.to_string())
+            DynamicMessage::decode(column.message.clone(), bytes).map_err(|e| e.to_string())
         });
         let messages = messages.collect::<std::result::Result<Vec<_>, _>>()?;
         let messages: Vec<_> = messages.iter().map(Some).collect();
-        Columns { left: MOST_VALUES }.structs(&self.message, &self.fields, &messages)
+        Columns { left: MOST_VALUES }.structs(&column.message, &column.fields, &messages)
     }
+}
+
+/// The sources of a schema, as files that others import by name.
+struct SourceFiles(Sources);
+
+impl FileResolver for SourceFiles {
+    fn open_file(&self, name: &str) -> std::result::Result<File, protox::Error> {
+        let source = self.0.iter().find(|(known, _)| known == name);
+        source.map_or_else(|| Err(protox::Error::file_not_found(name)), |(name, text)| File::from_source(name, text))
+    }
+}
+
+/// Compiles the sources of a schema, of which the last is the schema itself.
+fn compiled(sources: &Sources) -> std::result::Result<FileDescriptor, String> {
+    let (name, _) = sources.last().ok_or("no schema")?;
+    if sources.iter().any(|(_, text)| depth(text) > MOST_BRACKETS) {
+        return Err(format!("expected at most {MOST_BRACKETS} brackets around a part of a schema"));
+    }
+    let mut files = ChainFileResolver::new();
+    files.add(SourceFiles(sources.clone()));
+    files.add(GoogleFileResolver::new());
+    // The compiler may panic on sources that are none.
+    let compiled = catch_unwind(AssertUnwindSafe(|| {
+        let mut compiler = Compiler::with_file_resolver(files);
+        compiler.open_file(name).map(|compiler| compiler.descriptor_pool())
+    }));
+    let pool = compiled.map_err(|_| "the compiler failed".to_owned())?.map_err(|e| e.to_string())?;
+    pool.get_file_by_name(name).ok_or_else(|| "no file of the schema".to_owned())
+}
+
+/// Returns the most brackets around a place of a text.
+fn depth(text: &str) -> usize {
+    let mut depth = 0usize;
+    let depths = text.bytes().map(|byte| {
+        depth = match byte {
+            b'{' | b'[' | b'<' => depth + 1,
+            b'}' | b']' | b'>' => depth.saturating_sub(1),
+            _ => depth,
+        };
+        depth
+    });
+    depths.max().unwrap_or(0)
 }
 
 /// Reads a zig-zag varint that is not negative.

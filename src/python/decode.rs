@@ -1,19 +1,24 @@
 //! Batches of readers whose columns of bytes are decoded, and the progress of the read.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
 use pyo3::Borrowed;
 use pyo3::exceptions::{PyLookupError, PyOSError};
 use pyo3::prelude::*;
-use pyo3_arrow::PySchema;
+use pyo3::types::PyDict;
+use pyo3_arrow::{PyRecordBatch, PySchema};
 
 use super::batch_stream::Batches;
+use super::convert::ArrowBatch;
+use super::handle::lock;
 use super::signals::raise_later;
-use crate::decode::{Decoders, Format};
+use crate::decode::{Decoders, Format, Pin, Sources, with_types};
 use crate::error::{Error, Result, without_users};
+
+register! { class PyDecoder }
 
 /// The columns to decode with their formats.
 #[derive(Default)]
@@ -27,10 +32,15 @@ impl<'py> FromPyObject<'_, 'py> for Formats {
             let (column, format) = pair?.extract::<(String, Bound<'py, PyAny>)>()?;
             let format = if let Ok(name) = format.extract::<String>() {
                 Format::Named(name)
+            } else if let Ok((name, schema, is_inferred)) = format.extract::<(String, PySchema, bool)>() {
+                Format::Objects { name, schema: schema.into_inner(), is_inferred }
+            } else if let Ok((name, number)) = format.extract::<(String, u32)>() {
+                Format::Numbered { name, number }
             } else if let Ok((name, schema)) = format.extract::<(String, PySchema)>() {
-                Format::Sampled(name, schema.into_inner())
+                Format::Objects { name, schema: schema.into_inner(), is_inferred: false }
             } else {
-                Format::Json(format.extract::<PySchema>()?.into_inner())
+                let (name, schema) = ("json".to_owned(), format.extract::<PySchema>()?.into_inner());
+                Format::Objects { name, schema, is_inferred: false }
             };
             Ok((column, format))
         });
@@ -39,10 +49,10 @@ impl<'py> FromPyObject<'_, 'py> for Formats {
 }
 
 /// Reads the schema with a number from a registry: its text, or why it has none. Python has the client.
-fn read_schema(url: &str, number: u32) -> Result<std::result::Result<String, String>> {
+fn read_schema(url: &str, number: u32, kind: &str) -> Result<std::result::Result<Sources, String>> {
     Python::attach(|py| {
         let module = py.import("logdex._schema_registry");
-        let text = module.and_then(|module| module.call_method1("read_schema", (url, number))?.extract());
+        let text = module.and_then(|module| module.call_method1("read_schema", (url, number, kind))?.extract());
         text.map(Ok).or_else(|error: PyErr| {
             let text = error.value(py).to_string();
             if error.is_instance_of::<PyLookupError>(py) {
@@ -54,6 +64,70 @@ fn read_schema(url: &str, number: u32) -> Result<std::result::Result<String, Str
             Err(Error::Io { path: without_users(url).into_owned().into(), source: io::Error::other(text) })
         })
     })
+}
+
+/// Decodes columns of bytes of batches, as `decode=` of a read does.
+///
+/// Args:
+///     formats: As `decode=` of `MessageStore.messages`. Besides, `(format, number)` is a format with a URL whose column has the fields of the
+///         schema with this number, and `(format, schema, True)` objects that have no other fields.
+///     sample: A batch that shows the types which the formats alone do not.
+///     types: Other types that decoded columns get. A value that does not fit is null; None: none.
+///
+/// Raises:
+///     ValueError: A format is unknown or its schema invalid, or the sample shows no type.
+///     OSError: A schema cannot be read.
+#[pyclass(name = "Decoder", module = "logdex._core", frozen)]
+struct PyDecoder {
+    decoders: Mutex<Decoders>,
+    types: Option<SchemaRef>,
+}
+
+#[pymethods]
+impl PyDecoder {
+    #[new]
+    #[pyo3(signature = (formats, sample=None, types=None))]
+    fn new(py: Python<'_>, formats: Formats, sample: Option<PyRecordBatch>, types: Option<PySchema>) -> PyResult<Self> {
+        let sample = sample.map(PyRecordBatch::into_inner);
+        let decoders = py.detach(|| Decoders::new(formats.0, sample.as_ref(), &(Arc::new(read_schema) as _)))?;
+        Ok(Self { decoders: Mutex::new(decoders), types: types.map(PySchema::into_inner) })
+    }
+
+    /// What the formats of columns took from the sample: True for the fields of objects, or the number of a schema.
+    #[getter]
+    fn pins<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let pins = PyDict::new(py);
+        // A decoder of another thread may hold the lock and wait for Python.
+        for (column, pin) in py.detach(|| lock(&self.decoders).pins()) {
+            match pin {
+                Pin::Inferred => pins.set_item(column, true)?,
+                Pin::Schema(number) => pins.set_item(column, number)?,
+            }
+        }
+        Ok(pins)
+    }
+
+    /// Return a batch with decoded columns, and the reasons of rows that do not decode in `body_error`.
+    ///
+    /// Raises:
+    ///     ValueError: A column is missing or not of bytes.
+    ///     OSError: A schema cannot be read.
+    fn decode(&self, py: Python<'_>, batch: PyRecordBatch) -> PyResult<ArrowBatch> {
+        let decoded = py.detach(|| {
+            let decoded = lock(&self.decoders).decode(batch.into_inner())?;
+            self.types.as_ref().map_or(Ok(decoded.clone()), |types| with_types(&decoded, types))
+        });
+        Ok(ArrowBatch(decoded?))
+    }
+
+    /// Return a batch whose columns are the JSON of the decoded values as bytes, each with the fields of its own schema.
+    ///
+    /// Raises:
+    ///     ValueError: A column is missing or not of bytes.
+    ///     OSError: A schema cannot be read.
+    fn texts(&self, py: Python<'_>, batch: PyRecordBatch) -> PyResult<ArrowBatch> {
+        Ok(ArrowBatch(py.detach(|| lock(&self.decoders).texts(batch.into_inner()))?))
+    }
 }
 
 /// A reader that knows how far it is.

@@ -84,6 +84,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
         consume_queue::register,
         consume_queue_writer::register,
         counters::register,
+        decode::register,
         index_entries::register,
         index_file::register,
         index_files::register,

@@ -23,11 +23,12 @@ from google.protobuf import (
     timestamp_pb2,
 )
 
+import schema_registry
 from logdex.cli import main
 from logdex.rocketmq import MessageStore, StoreWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
 _COUNT = int(os.environ.get("LOGDEX_BODIES", "2000"))
@@ -330,6 +331,12 @@ def test_bodies_that_do_not_decode(tmp_path: Path) -> None:
     assert 10 < decoded < 300
 
 
+@pytest.fixture
+def registry() -> Iterator[schema_registry.Registry]:
+    with schema_registry.serve() as running:
+        yield running
+
+
 def _tag(number: int, wire_type: int) -> bytes:
     return _varint(number << 3 | wire_type)
 
@@ -394,7 +401,7 @@ def test_wrong_descriptors_are_refused(tmp_path: Path) -> None:
         f"protobuf:{alone}:shop.Order": r"alone\.desc: expected a descriptor set of protoc --include_imports",
         f"protobuf:{tmp_path / 'empty'}:A": "expected descriptor sets NUMBER.desc, found none",
         f"protobuf:{tmp_path / 'wide.desc'}:M30": "at most 10000 fields",
-        "protobuf:https://me:secret@host:81:shop.Order": r"https://\*\*\*@host:81: registries have sources of protobuf",
+        "protobuf:https://me:secret@host:81": r"https://\*\*\*@host:81.*: expected protobuf:FILE.desc:package.Message",
     }.items():
         with pytest.raises((ValueError, OSError), match=message) as caught:
             _bodies(tmp_path / "store", [b""], how)
@@ -441,3 +448,110 @@ def test_commands_print_and_export_messages(tmp_path: Path, capsys: pytest.Captu
     wanted = _expected(order)
     assert none is None
     assert _same(body, wanted) == _bits(wanted)
+
+
+_SOURCES = {
+    "shop/line.proto": """syntax = "proto3"; package shop;
+        message Line { string sku = 1; sint64 count = 2; }""",
+    "shop/order.proto": """syntax = "proto3"; package shop;
+        import "google/protobuf/timestamp.proto";
+        import "shop/line.proto";
+        // A comment with a bracket: {
+        message First { int32 x = 1; }
+        message Outer {
+            enum State { OPEN = 0; PAID = 7; }
+            message Order {
+                int64 id = 1;
+                State state = 2;
+                repeated Line lines = 3;
+                map<string, Line> by_name = 4;
+                google.protobuf.Timestamp at = 5;
+                optional string note = 6;
+                oneof payment { string card = 7; Line gift = 8; }
+            }
+        }""",
+    "shop/newer.proto": """syntax = "proto3"; package shop;
+        message Outer { message Order { int64 id = 1; string note = 6; bytes hash = 20; } }""",
+}
+_COMPILED = """
+name: "shop/order.proto" package: "shop" syntax: "proto3" dependency: "google/protobuf/timestamp.proto"
+message_type { name: "Line" FIELDS_OF_LINE }
+message_type { name: "First" }
+message_type { name: "Outer"
+    enum_type { name: "State" value { name: "OPEN" number: 0 } value { name: "PAID" number: 7 } }
+    nested_type { name: "Order" FIELDS_OF_ORDER
+        oneof_decl { name: "payment" } oneof_decl { name: "_note" } ENTRY } }
+"""
+
+
+def _order_class() -> Any:
+    """Return Google's class of the message of the sources, from a descriptor written by hand."""
+    line = _field("sku", 1, "string") + _field("count", 2, "sint64")
+    fields = [
+        _field("id", 1, "int64"),
+        _field("state", 2, ".shop.Outer.State"),
+        _field("lines", 3, ".shop.Line", "REPEATED"),
+        _field("by_name", 4, ".shop.Outer.Order.ByNameEntry", "REPEATED"),
+        _field("at", 5, ".google.protobuf.Timestamp"),
+        _field("note", 6, "string", rest="proto3_optional: true oneof_index: 1"),
+        _field("card", 7, "string", rest="oneof_index: 0"),
+        _field("gift", 8, ".shop.Line", rest="oneof_index: 0"),
+    ]
+    text = _COMPILED.replace("FIELDS_OF_LINE", line).replace("FIELDS_OF_ORDER", " ".join(fields))
+    text = text.replace("ENTRY", _map("ByNameEntry", "string", ".shop.Line"))
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(_ALL["files"]["google/protobuf/timestamp.proto"])
+    pool.Add(text_format.Parse(text, descriptor_pb2.FileDescriptorProto()))
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.Outer.Order"))
+
+
+def test_sources_of_a_registry_are_compiled(tmp_path: Path, registry: schema_registry.Registry) -> None:
+    reference = {"name": "shop/line.proto", "subject": "shop/line.proto", "version": 2}
+    registry.add_version("shop%2Fline.proto", 2, schema=_SOURCES["shop/line.proto"], schemaType="PROTOBUF")
+    registry.add(4, schema=_SOURCES["shop/order.proto"], schemaType="PROTOBUF", references=[reference])
+    registry.add(9, schema=_SOURCES["shop/newer.proto"], schemaType="PROTOBUF")
+    registry.add(10, schema="message {", schemaType="PROTOBUF")
+    registry.add(11, schema='{"type": "string"}')
+    registry.add(12, schema='syntax = "proto3"; import "missing.proto"; message A {}', schemaType="PROTOBUF")
+    registry.add(13, schema="syntax = 'proto3';" + "message A {" * 100_000, schemaType="PROTOBUF")
+    order, chance = _order_class(), random.Random(5)
+
+    def framed(number: int, indexes: list[int], body: bytes) -> bytes:
+        return struct.pack(">bI", 0, number) + b"".join(_varint(each, zigzag=True) for each in indexes) + body
+
+    orders = []
+    for number in range(200):
+        made = order(id=number, state=chance.choice([0, 7, 5]), card="c" if number % 2 else "")
+        made.lines.add(sku="\u00e9", count=-number)
+        made.by_name["a"].count = 2**40
+        if number % 3:
+            made.note = ""
+            made.at.FromMicroseconds(number)
+        orders.append(made)
+    bodies = [framed(4, [2, 1, 0], each.SerializeToString()) for each in orders]
+    bodies += [framed(number, [2, 1, 0], b"") for number in (10, 11, 12, 13, 14)] + [framed(4, [0], b"")]
+    root = tmp_path / "s"
+    found = _bodies(root, bodies, f"protobuf:{registry.url()}:shop.Outer.Order")
+    for made, (body, error) in zip(orders, found, strict=False):
+        assert error is None
+        wanted = _expected(made)
+        assert body.keys() == wanted.keys()
+        assert _same(body, wanted) == _bits(wanted)
+    errors = [error or "" for _, error in found[200:]]
+    assert errors[0] == "schema 10: expected an identifier, but found '{'"
+    assert errors[1] == "schema 11: expected one of PROTOBUF, found AVRO"
+    assert "missing.proto" in errors[2]
+    assert errors[3] == "schema 13: expected at most 200 brackets around a part of a schema"
+    assert errors[4] == "no schema with the number 14"
+    assert errors[5] == "expected a message shop.Outer.Order, found shop.First"
+    assert len(registry.requests) == len(set(registry.requests)) == 7
+    # The column has the fields of the largest number in the sample.
+    newer = framed(9, [2, 0, 0], b"\x08\x01\x32\x01n")
+    [(body, error), (older, _)] = _bodies(
+        tmp_path / "t", [newer, bodies[1]], f"protobuf:{registry.url()}:shop.Outer.Order"
+    )
+    assert error is None
+    assert body == {"id": 1, "note": "n", "hash": b""}
+    assert older == {"id": 1, "note": "", "hash": b""}
+    with pytest.raises(OSError, match="refused"):
+        _bodies(root, bodies, "protobuf:http://127.0.0.1:9:shop.Outer.Order")

@@ -29,7 +29,7 @@ LAYERS = {
     "io": _BASE,
     "arrow": _BASE | {"io"},
     "decompress": _BASE | {"io"},
-    "decode": _BASE,
+    "decode": _BASE | {"arrow"},
     "hash_index": _CORE,
     "kafka": _CORE | {"hash_index"},
     "rocketmq": _CORE | {"hash_index"},

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import io
 import json
-import os
-import signal
 import struct
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import fastavro
@@ -20,6 +15,7 @@ import pytest
 from logdex import _schema_registry
 from logdex.cli import main
 from logdex.rocketmq import MessageStore, StoreWriter
+from schema_registry import Registry, serve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,56 +26,10 @@ NEWER = {**OLDER, "fields": [*OLDER["fields"], {"name": "country", "type": "stri
 _PASSWORD = "s3cr:t/@"  # noqa: S105 -- of the test's server
 
 
-class _Registry(ThreadingHTTPServer):
-    """A registry with schemas by number, and the paths that were requested."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.answers: dict[str, tuple[int, bytes]] = {}
-        self.requests: list[str] = []
-        self.authorization: str | None = None
-        self.is_silent, self.interrupts, self.released = False, False, threading.Event()
-
-    def add(self, number: int, **answer: object) -> None:
-        self.answers[f"/api/schemas/ids/{number}"] = (200, json.dumps(answer).encode())
-
-    def url(self, user: str = "") -> str:
-        return f"http://{user}127.0.0.1:{self.server_port}/api/"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _Registry
-
-    def do_GET(self) -> None:
-        self.server.requests.append(self.path)
-        if self.server.is_silent:
-            if self.server.interrupts:
-                os.kill(os.getpid(), signal.SIGINT)
-            self.server.released.wait(30)
-            return
-        code, body = self.server.answers.get(self.path, (404, b'{"error_code":40403,"message":"Schema not found"}'))
-        if self.server.authorization not in (None, self.headers.get("Authorization")):
-            code, body = 401, b"no"
-        self.send_response(code)
-        if code == 302:
-            self.send_header("Location", self.server.url().replace("127.0.0.1", "localhost") + "elsewhere")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        with contextlib.suppress(ConnectionError):
-            self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @pytest.fixture
-def registry() -> Iterator[_Registry]:
-    with _Registry() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+def registry() -> Iterator[Registry]:
+    with serve() as running:
+        yield running
 
 
 def _avro(schema: dict[str, Any], value: dict[str, Any], number: int) -> bytes:
@@ -100,7 +50,7 @@ def _bodies(root: Path, url: str) -> list[tuple[Any, str | None]]:
     return list(zip(*(table.column(name).to_pylist() for name in ("body", "body_error")), strict=True))
 
 
-def test_each_schema_is_requested_once(tmp_path: Path, registry: _Registry) -> None:
+def test_each_schema_is_requested_once(tmp_path: Path, registry: Registry) -> None:
     registry.add(3, schema=json.dumps(OLDER))
     registry.add(12, schema=json.dumps(NEWER), schemaType="AVRO")
     registry.add(90, schema=json.dumps(OLDER))
@@ -116,14 +66,15 @@ def test_each_schema_is_requested_once(tmp_path: Path, registry: _Registry) -> N
     assert found[9_000] == ({"id": -1, "country": "?"}, None)
     assert [body for body, _ in found[9_001:]] == [None] * 5
     errors = [error or "" for _, error in found[9_001:]]
-    assert errors[0] == "schema 20: expected one of Avro, found PROTOBUF"
-    assert errors[1].startswith("schema 21 refers to others")
+    assert errors[0] == "schema 20: expected one of AVRO, found PROTOBUF"
+    assert errors[1] == "schema 21: the registry lacks version 1 of 'x', to which it refers"
     assert errors[2:4] == ["no schema with the number 22"] * 2
-    assert sorted(registry.requests) == sorted(f"/api/schemas/ids/{number}" for number in (3, 12, 90, 20, 21, 22))
+    numbered = [f"/api/schemas/ids/{number}" for number in (3, 12, 90, 20, 21, 22)]
+    assert sorted(registry.requests) == sorted([*numbered, "/api/subjects/x/versions/1"])
 
 
 def test_credentials_are_sent_and_not_shown(
-    tmp_path: Path, registry: _Registry, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, registry: Registry, capsys: pytest.CaptureFixture[str]
 ) -> None:
     registry.add(3, schema=json.dumps(OLDER))
     registry.authorization = "Basic " + base64.b64encode(f"me:{_PASSWORD}".encode()).decode()
@@ -139,7 +90,7 @@ def test_credentials_are_sent_and_not_shown(
     assert "wrongpw" not in capsys.readouterr().err
 
 
-def test_bad_answers_end_the_read(tmp_path: Path, registry: _Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_answers_end_the_read(tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     root = _store(tmp_path / "store", [_avro(OLDER, {"id": 5}, 3)])
     path = "/api/schemas/ids/3"
     monkeypatch.setattr(_schema_registry, "_MOST_BYTES", 100_000)
@@ -164,7 +115,7 @@ def test_bad_answers_end_the_read(tmp_path: Path, registry: _Registry, monkeypat
 
 
 def test_a_silent_registry_is_not_awaited_for_ever(
-    tmp_path: Path, registry: _Registry, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = _store(tmp_path / "store", [_avro(OLDER, {"id": 5}, 3)])
     registry.is_silent = True
@@ -180,7 +131,81 @@ def test_a_silent_registry_is_not_awaited_for_ever(
         registry.released.set()
 
 
-def test_a_store_without_values_has_no_fields(tmp_path: Path, registry: _Registry) -> None:
+def test_a_store_without_values_has_no_fields(tmp_path: Path, registry: Registry) -> None:
     found = _bodies(_store(tmp_path / "store", [b"x"]), registry.url())
     assert found == [(None, "expected a zero and the number of a schema")]
     assert not registry.requests
+
+
+# Schemas that refer to others: in another namespace, in the same one; one is used twice, one only by another reference.
+_REFERENCED: dict[str, dict[str, Any]] = {
+    "shop.v1.Money": {
+        "type": "record",
+        "name": "Money",
+        "namespace": "shop.v1",
+        "fields": [{"name": "units", "type": "long"}, {"name": "currency", "type": "Currency"}],
+    },
+    "shop.v1.Currency": {"type": "enum", "name": "shop.v1.Currency", "symbols": ["EUR", "CNY"]},
+    "shop.Line": {
+        "type": "record",
+        "name": "shop.Line",
+        "fields": [{"name": "sku", "type": "string"}, {"name": "price", "type": "shop.v1.Money"}],
+    },
+}
+_REFERRING = {
+    "type": "record",
+    "name": "Order",
+    "namespace": "shop",
+    "fields": [
+        {"name": "first", "type": "Line"},
+        {"name": "lines", "type": {"type": "array", "items": "shop.Line"}},
+        {"name": "total", "type": ["null", "shop.v1.Money"]},
+    ],
+}
+
+
+def _with_references(schema: dict[str, Any], *names: str) -> dict[str, Any]:
+    references = [{"name": name, "subject": f"{name}-value", "version": at} for at, name in enumerate(names, 1)]
+    return {"schema": json.dumps(schema), "references": references}
+
+
+def test_a_schema_has_the_types_to_which_it_refers(tmp_path: Path, registry: Registry) -> None:
+    money = _with_references(_REFERENCED["shop.v1.Money"], "shop.v1.Currency")
+    registry.add_version("shop.v1.Money-value", 1, **money)
+    registry.add_version("shop.v1.Money-value", 2, **money)
+    registry.add_version("shop.v1.Currency-value", 1, schema=json.dumps(_REFERENCED["shop.v1.Currency"]))
+    registry.add_version("shop.Line-value", 1, **_with_references(_REFERENCED["shop.Line"], "shop.v1.Money"))
+    registry.add(3, **_with_references(_REFERRING, "shop.Line", "shop.v1.Money"))
+    # The measure: fastavro puts the named schemas together.
+    named: dict[str, Any] = {}
+    for name in ("shop.v1.Currency", "shop.v1.Money", "shop.Line"):
+        fastavro.parse_schema(_REFERENCED[name], named_schemas=named)
+    parsed = fastavro.parse_schema(_REFERRING, named_schemas=named)
+    line = {"sku": "a", "price": {"units": 5, "currency": "CNY"}}
+    values = [{"first": line, "lines": [line] * (n % 3), "total": None if n % 2 else line["price"]} for n in range(50)]
+    bodies = []
+    for value in values:
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, parsed, value)
+        bodies.append(struct.pack(">bI", 0, 3) + out.getvalue())
+    found = _bodies(_store(tmp_path / "store", bodies), registry.url())
+    assert found == [(value, None) for value in values]
+    assert registry.requests.count("/api/schemas/ids/3") == 1
+
+
+def test_references_that_lead_back_or_are_missing(tmp_path: Path, registry: Registry) -> None:
+    registry.add_version("shop.Line-value", 1, **_with_references(_REFERENCED["shop.Line"], "shop.Line"))
+    registry.add(5, **_with_references(OLDER, "shop.Line"))
+    registry.add(6, schema=json.dumps(OLDER), references=[{"name": "a"}])
+    registry.add(7, schema=json.dumps(OLDER), references=7)
+    registry.add(8, **_with_references(OLDER, *(f"T{number}" for number in range(300))))
+    for number in range(300):
+        registry.add_version(f"T{number}-value", number + 1, schema='"int"')
+    bodies = [_avro(OLDER, {"id": 1}, number) for number in (5, 6, 7, 8)]
+    found = _bodies(_store(tmp_path / "store", bodies), registry.url())
+    assert found[0] == ({"id": 1}, None)
+    assert [body for body, _ in found[1:]] == [None] * 3
+    errors = [error or "" for _, error in found[1:]]
+    assert errors[0].startswith("schema 6: 'subject'")
+    assert errors[1].startswith("schema 7: ")
+    assert errors[2] == "schema 8: expected at most 200 references"

@@ -393,8 +393,8 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "type": _format,
         "metavar": "COLUMN=FORMAT",
         "help": "decode bodies (RocketMQ: body, Kafka: value, key): text, json, msgpack, avro:FILE.avsc, "
-        "protobuf:FILE.desc:MESSAGE; for Confluent's framing avro:DIR with NUMBER.avsc, avro:URL of a registry, or "
-        "protobuf:DIR:MESSAGE with NUMBER.desc",
+        "protobuf:FILE.desc:MESSAGE; for Confluent's framing a directory with NUMBER.avsc or NUMBER.desc, or the URL of a "
+        "registry",
     },
     "--grep": {
         "dest": "matches",

@@ -408,12 +408,14 @@ class MessageStore(Source):
             decode: The formats of columns of bytes, such as `{"body": "json"}`. The column gets the type of the format; a value
                 that does not decode is null, with the reason in `body_error`. "text": UTF-8. "json": objects with the fields that
                 the objects of the first batch have, which is read at once; an object with another field does not decode. An
-                Arrow schema: JSON objects, of which these fields are read. "msgpack": as "json", of MessagePack maps.
+                Arrow schema: JSON objects, of which these fields are read. "msgpack": as "json", of MessagePack maps;
+                `("msgpack", schema)` with an Arrow schema.
                 "avro:FILE.avsc": values of an Avro schema. "avro:DIRECTORY": values with the number of their schema before
                 them, as Confluent's serializers write them; the schemas are files `NUMBER.avsc`, and all values become values
                 of that with the largest number. "avro:URL": the schemas are those of a registry; all values become values of
                 that with the largest number in the first batch. "protobuf:FILE.desc:package.Message": messages of a type in a
-                descriptor set. "protobuf:DIRECTORY:package.Message": those with the number of their schema before them.
+                descriptor set. "protobuf:DIRECTORY:package.Message", "protobuf:URL:package.Message": those with the number of
+                their schema before them, whose column has the fields of the largest number.
             progress: Called during the read, also while no message passes, with the bytes of the log that were passed and how
                 many there are.
 
