@@ -22,6 +22,7 @@ from logdex.kafka.files import MAX_OFFSET
 from logdex.kafka.log import opened_files
 from logdex.source import Kind, detect, matching_topics
 from logdex.spark import options as opt
+from logdex.spark.decoding import Decoding, first_rows
 from logdex.spark.kafka_sink import RecordSink, record_sink
 from logdex.spark.log_source import LOG_OPTIONS, LogReader, LogSource, LogStreamReader, Task, TaskSize, pack
 from logdex.spark.schema import RECORD_COLUMNS, checked_schema, spark_batches, spark_schema
@@ -391,16 +392,17 @@ class KafkaLogSource(LogSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        """Return the columns of Spark's Kafka source, or those of the option `columns`."""
+        """Return the columns of Spark's Kafka source, or those of the option `columns`, with the types of decoded ones."""
+        decoding = Decoding.planned(self.options, RECORD_COLUMNS, self._sample)
         names = opt.names(self.options, "columns")
         if names is None:
             headers = opt.flag(self.options, "includeHeaders", default=False)
             names = tuple(name for name in RECORD_COLUMNS if headers or name != "headers")
-        return spark_schema(RECORD_COLUMNS, names)
+        return decoding.pinned(spark_schema(decoding.columns, decoding.names(names)))
 
     def reader(self, schema: StructType) -> LogReader:
         """Plan a read; a schema of the user chooses columns as the option does."""
-        options = self._read_options(schema, stream=False)
+        options = self._read_options(*self._declared(schema), stream=False)
         # A stream may wait for the first topic. A batch over another directory would silently be empty.
         for each in options.directories:
             if detect(each, sealed="never") is not Kind.LOG_DIR:
@@ -410,13 +412,23 @@ class KafkaLogSource(LogSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
         """Follow growing logs."""
         refuse_ending(self.options)
-        return RecordStreamReader(self._read_options(schema, stream=True), self.options, self.reports)
+        options = self._read_options(*self._declared(schema), stream=True)
+        return RecordStreamReader(options, self.options, self.reports)
 
     def writer(self, schema: StructType, overwrite: bool) -> RecordSink:  # noqa: FBT001 - Spark's signature
         """Plan a write, which appends."""
         return record_sink(self.options, schema, overwrite=overwrite)
 
-    def _read_options(self, schema: StructType, *, stream: bool) -> ReadOptions:
+    def _declared(self, schema: StructType) -> tuple[list[str], Decoding]:
+        """Return the columns of a schema, and how they are decoded."""
+        decoding = Decoding.declared(self.options, RECORD_COLUMNS, schema, self._sample)
+        return checked_schema(decoding.columns, schema), decoding
+
+    def _sample(self, names: list[str]) -> Any:
+        """Read the first rows of some columns."""
+        return first_rows(self._read_options(names, Decoding.none(RECORD_COLUMNS), stream=True))
+
+    def _read_options(self, names: list[str], decoding: Decoding, *, stream: bool) -> ReadOptions:
         for name in (name for name in _REFUSED if name in self.options):
             raise ValueError(f"option {name}: {_REFUSED[name]}")
         opt.check_names(self.options, _OPTIONS, FORMAT, ignored_prefixes=_OF_BROKERS)
@@ -429,7 +441,7 @@ class KafkaLogSource(LogSource):
         begin, end = opt.instant(self.options, "begin", end=False), opt.instant(self.options, "end", end=True)
         return ReadOptions(
             tuple(directories),
-            tuple(checked_schema(RECORD_COLUMNS, schema)),
+            tuple(names),
             (begin, end),
             topics(self.options),
             starting(self.options, stream=stream),
@@ -440,6 +452,7 @@ class KafkaLogSource(LogSource):
             on_error=opt.one_of(self.options, "onError", get_args(OnError), "raise"),
             access=opt.access(self.options),
             compat=self.options.get("compat"),
+            decoding=decoding,
         )
 
 
@@ -493,6 +506,7 @@ class ReadOptions:
     on_error: OnError
     access: Access
     compat: Any
+    decoding: Decoding
 
     @property
     def directory(self) -> str:
@@ -539,7 +553,8 @@ class ReadOptions:
         for each in {piece.path.parent for piece in pieces}:
             require_directory(each)
         where = ", ".join(map(str, pieces))
-        yield from spark_batches(self._batches(pieces, damage), RECORD_COLUMNS, self.columns, where)
+        decoded = self.decoding.batches(self._batches(pieces, damage))
+        yield from spark_batches(decoded, self.decoding.columns, self.columns, where)
 
     def _batches(self, pieces: Sequence[OffsetRange], damage: SparkDamage) -> Iterator[Any]:
         begin, end = self.times
@@ -555,7 +570,7 @@ class ReadOptions:
                     begin=begin,
                     end=end,
                     matches=self.matches,
-                    columns=self.columns,
+                    columns=[name for name in self.columns if name in RECORD_COLUMNS],
                     batch_size=_BATCH_ROWS,
                     on_error=self.on_error,
                     warn=False,

@@ -31,6 +31,7 @@ LOG_OPTIONS = (
     "begin",
     "end",
     "columns",
+    "decode",
     "pushdown",
     "minPartitions",
     "maxPartitionBytes",

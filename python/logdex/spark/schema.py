@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("logdex.spark")
 
-_TIME = pa.timestamp("us", tz="UTC")
+TIME = pa.timestamp("us", tz="UTC")
 
 
 def _columns(schema: Any) -> dict[str, pa.DataType]:
     """Return the columns of the core's batches, with the times of Spark."""
-    return {each.name: _TIME if pa.types.is_timestamp(each.type) else each.type for each in pa.schema(schema)}
+    return {each.name: TIME if pa.types.is_timestamp(each.type) else each.type for each in pa.schema(schema)}
 
 
 MESSAGE_COLUMNS = _columns(message_schema())
@@ -90,7 +90,7 @@ def microseconds(times: Any) -> tuple[Any, int]:
     ms = times.cast(pa.int64())
     fits = pc.and_(pc.greater_equal(ms, _MIN_MS), pc.less_equal(ms, _MAX_MS))
     valid = pc.if_else(fits, ms, pa.scalar(None, pa.int64()))
-    us = pc.multiply(valid, _US_PER_MS).cast(_TIME)
+    us = pc.multiply(valid, _US_PER_MS).cast(TIME)
     return us, valid.null_count - ms.null_count
 
 

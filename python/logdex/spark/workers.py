@@ -40,7 +40,7 @@ _ANSWER = StructType([StructField("number", LongType()), StructField("answer", B
 _PROBE = "import logdex._core, pyarrow, pyspark, sys; sys.stdout.write('%d.%d' % sys.version_info[:2])"
 _PROBE_SECONDS = 60
 _HIDDEN = "spark.sql.redaction.options.regex"
-_STORAGE_PATTERN = "(?i:^storage[.])"
+_STORAGE_PATTERN = "(?i:^storage[.]|^decode$)"
 _MAX_OPEN = 16
 """Directories that one worker keeps open; the least recently used one is dropped."""
 
@@ -77,7 +77,7 @@ def check_worker_python(spark: SparkSession) -> None:
 
 
 def hide_storage_options(spark: SparkSession) -> None:
-    """Redact the options `storage.*` in plans, pages and event logs of a session. Spark's default hides only some of them."""
+    """Redact the options `storage.*` and `decode` in plans, pages and event logs of a session. By default Spark hides few."""
     hidden = spark.conf.get(_HIDDEN, None) or "(?i)url"
     if _STORAGE_PATTERN not in hidden:
         spark.conf.set(_HIDDEN, f"{hidden}|{_STORAGE_PATTERN}")

@@ -27,6 +27,19 @@ def test_the_quick_start_reads_a_topic(spark: SparkSession, tmp_path: Path, caps
     assert capsys.readouterr().out == "73\n"
 
 
+def test_the_guide_decodes_bodies(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (HOME / "docs" / "guides" / "decode.md").read_text(encoding="utf-8")
+    store = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]
+    [(code, shown)] = re.findall(r"```py\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(store, "decode.md", "exec"), {})  # noqa: S102 -- our own document
+    code = code.replace('"build/guide/', f'"{tmp_path}/build/guide/')
+    exec(compile(code, "decode.md", "exec"), {"spark": spark})  # noqa: S102 -- as above
+    assert capsys.readouterr().out.strip() == shown.strip()
+
+
 def test_the_reads_of_the_spark_page_run(spark: SparkSession, tmp_path: Path) -> None:
     places = {
         "/data/store": golden.unpack("basic", tmp_path / "a"),

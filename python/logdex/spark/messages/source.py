@@ -19,6 +19,7 @@ from logdex.rocketmq.read import valid_messages
 from logdex.source import is_topic_pattern, matching_topics
 from logdex.spark import options as opt
 from logdex.spark import workers
+from logdex.spark.decoding import Decoding, first_rows
 from logdex.spark.log_source import LOG_OPTIONS, LogReader, LogSource, LogStreamReader, SeveralReads, TaskSize
 from logdex.spark.messages.filter import FILTER_OPTIONS, MessageFilter
 from logdex.spark.messages.plan import MessagePlan, OffsetsPiece, QueuePiece
@@ -57,23 +58,22 @@ class MessagesSource(LogSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        """Declare all message columns, or those that the option `columns` names."""
-        return spark_schema(MESSAGE_COLUMNS, opt.names(self.options, "columns"))
+        """Declare all message columns, or those that the option `columns` names, with the types of decoded ones."""
+        opt.check_names(self.options, _OPTIONS, FORMAT)
+        decoding = Decoding.planned(self.options, MESSAGE_COLUMNS, self._sample)
+        names = opt.names(self.options, "columns") or MESSAGE_COLUMNS
+        return decoding.pinned(spark_schema(decoding.columns, decoding.names(names)))
 
     def reader(self, schema: StructType) -> LogReader:
         """Plan a read; a schema given by the user chooses columns as the option does."""
         opt.check_names(self.options, _OPTIONS, FORMAT)
-        stores = opt.paths(self.options, f"format {FORMAT}")
-        if len(stores) > 1 and "commitLog" in self.options:
-            raise ValueError("option commitLog: expected one store, or the directories of the logs as stores")
-        reads = [self._read_options(schema, store).with_topics_here() for store in stores]
-        return LogReader(SeveralReads.of(reads), self.reports)
+        return LogReader(self._reads(*self._declared(schema)), self.reports)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
         """Follow a log that grows."""
         opt.check_names(self.options, _OPTIONS, FORMAT)
         store = opt.path(self.options, f"a stream of format {FORMAT}")
-        return MessagesStreamReader(self._read_options(schema, store), self.options, self.reports)
+        return MessagesStreamReader(self._read_options(*self._declared(schema), store), self.options, self.reports)
 
     def writer(self, schema: StructType, overwrite: bool) -> StoreSink:  # noqa: ARG002, FBT001 - Spark's signature
         """Plan the write of a new store; what is there is never replaced."""
@@ -96,20 +96,36 @@ class MessagesSource(LogSource):
         sink.start()
         return sink
 
-    def _read_options(self, schema: StructType, root: Path) -> ReadOptions:
+    def _declared(self, schema: StructType) -> tuple[list[str], Decoding]:
+        """Return the columns of a schema, and how they are decoded."""
+        decoding = Decoding.declared(self.options, MESSAGE_COLUMNS, schema, self._sample)
+        return checked_schema(decoding.columns, schema), decoding
+
+    def _sample(self, names: list[str]) -> Any:
+        """Read the first rows of some columns."""
+        return first_rows(self._reads(names, Decoding.none(MESSAGE_COLUMNS)))
+
+    def _reads(self, names: list[str], decoding: Decoding) -> Any:
+        stores = opt.paths(self.options, f"format {FORMAT}")
+        if len(stores) > 1 and "commitLog" in self.options:
+            raise ValueError("option commitLog: expected one store, or the directories of the logs as stores")
+        return SeveralReads.of([self._read_options(names, decoding, store).with_topics_here() for store in stores])
+
+    def _read_options(self, names: list[str], decoding: Decoding, root: Path) -> ReadOptions:
         workers.require_directory(root)
         compat = opt.compat(self.options)
         layout = find_layout(root, opt.directories(self.options, "commitLog"))
         return ReadOptions(
             layout,
             tuple(_core.commit_log_directories(layout.commit_log)),
-            tuple(checked_schema(MESSAGE_COLUMNS, schema)),
+            tuple(names),
             MessageFilter.of_options(self.options),
             TaskSize.of_options(self.options),
             # A broker's release has its own answers, which ids, index and queues do not give.
             pushdown=opt.pushdown(self.options) and compat is None,
             access=opt.access(self.options),
             compat=compat,
+            decoding=decoding,
         )
 
 
@@ -127,8 +143,9 @@ class ReadOptions:
     wanted: MessageFilter
     size: TaskSize
     pushdown: bool
-    access: Access = "auto"
-    compat: Compat | None = None
+    access: Access
+    compat: Compat | None
+    decoding: Decoding
 
     @property
     def directory(self) -> str:
@@ -159,7 +176,8 @@ class ReadOptions:
     def rows(self, pieces: Sequence[Piece], damage: SparkDamage) -> Iterator[Any]:
         """Read pieces as Arrow batches for Spark, in a worker."""
         batches = (self.wanted.apply(pa.record_batch(b)) for each in pieces for b in self._batches(each, damage))
-        yield from spark_batches(batches, MESSAGE_COLUMNS, self.columns, self.directory)
+        decoded = self.decoding.batches(batches)
+        yield from spark_batches(decoded, self.decoding.columns, self.columns, self.directory)
 
     @property
     def _read_columns(self) -> list[str]:
