@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from arro3.core import Array, DataType, RecordBatch
 from markupsafe import Markup, escape
 
 from logdex import _core
@@ -14,8 +15,6 @@ from logdex.errors import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-    from arro3.core import RecordBatch
 
 SHOWN_BYTES = 64 << 10
 """Of a body as text or as bytes on a page; the download has all."""
@@ -26,6 +25,8 @@ _LINE = 16
 _HEX_BYTES = 4 << 10
 _OPEN_DEPTH = 2
 FORMS = ("text", "json", "hex")
+DECODED = "decoded"
+"""The form of a body with a decoder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class ShownBody:
         size: Bytes of the body.
         note: A remark on unusual content; None: nothing unusual.
         begin: The first byte that is shown.
+        is_decoded: The text is what the body decodes to.
     """
 
     form: str
@@ -47,6 +49,12 @@ class ShownBody:
     size: int
     note: str | None
     begin: int = 0
+    is_decoded: bool = False
+
+    @property
+    def name(self) -> str:
+        """Return the word that chooses this form."""
+        return DECODED if self.is_decoded else self.form
 
     @property
     def before(self) -> int | None:
@@ -83,31 +91,95 @@ def show_body(body: bytes, form: str | None, at: int = 0) -> ShownBody:
     return ShownBody("hex", Markup("\n").join(_hex_lines(part, begin)), len(part), len(body), note, begin)
 
 
+class Decoders:
+    """Decoders of columns of bytes. They keep the schemas of a registry."""
+
+    def __init__(self, formats: Mapping[str, str] | None, known: Sequence[str]) -> None:
+        """Open the schemas of formats by column.
+
+        Raises:
+            OSError: A schema cannot be read.
+            ValueError: A format or a schema is invalid, or a column is not one of the known ones.
+        """
+        formats = formats or {}
+        for name in formats:
+            if name not in known:
+                raise ValueError(f"decode: {name}: expected {' or '.join(known)}")
+        self._decoders = {name: _core.Decoder({name: form}) for name, form in formats.items()}
+
+    def __contains__(self, column: str) -> bool:
+        """Return whether a column has a decoder."""
+        return column in self._decoders
+
+    def texts(self, column: str, values: Array) -> tuple[Array, list[str | None]]:
+        """Return the texts that the values of a column decode to, and for each value why it does not decode."""
+        try:
+            batch = self._decoders[column].texts(RecordBatch.from_arrays([values], names=[column]))
+        except OSError as error:
+            # A registry that does not answer must not hide the messages.
+            return Array([None] * len(values), type=DataType.binary()), [str(error)] * len(values)
+        return batch.column(column), [row["body_error"] for row in rows_of(batch.select(["body_error"]))]
+
+    def forms(self, column: str) -> tuple[str, ...]:
+        """Return the forms of a column."""
+        return (DECODED, *FORMS) if column in self else FORMS
+
+    def show(self, column: str, value: bytes, form: str | None, at: int = 0) -> ShownBody:
+        """Return a value as `show_body` does, by default as what it decodes to."""
+        if column not in self or form not in (None, DECODED):
+            return show_body(value, form, at)
+        texts, [flaw] = self.texts(column, Array([value], type=DataType.binary()))
+        [text] = [row["text"] for row in rows_of(RecordBatch.from_arrays([texts], names=["text"]))]
+        if text is None:
+            return replace(show_body(value, None), note=f"it does not decode: {flaw}")
+        shown = show_body(text, None)
+        part = shown.shown if shown.shown < shown.size else len(value)
+        return replace(shown, is_decoded=True, shown=part, size=len(value))
+
+
 _PREVIEW_BYTES = 32 << 20
 """Of bodies that are read for the previews of a page. The rows after them have none."""
 
 
 class Preview(NamedTuple):
-    """The start of a body on one line: the parts of the line, each with whether it is a match; `size` is of the body in bytes."""
+    """The start of a body on one line.
+
+    `size` is of the body in bytes. `pieces` are the parts of the line, each with whether it is a match.
+    `flaw` is why the body does not decode.
+    """
 
     is_text: bool
     size: int
     pieces: Sequence[tuple[str, bool]]
+    flaw: str | None = None
 
 
 def previews(
-    batches: Iterable[RecordBatch], place: str, column: str, matches: str | None
+    batches: Iterable[RecordBatch], place: str, column: str, matches: str | None, decoders: Decoders
 ) -> Mapping[int, Preview | None]:
     """Return the previews of a column by another one; None: it is null. What is too much for a page is left out."""
     found: dict[int, Preview | None] = {}
     left = _PREVIEW_BYTES
     for batch in batches:
-        shown = [each and Preview(*each) for each in _core.previews(batch.column(column), matches=matches)]
+        shown = _previews(batch.column(column), column, matches, decoders)
         found |= {row[place]: each for row, each in zip(rows_of(batch.select([place])), shown, strict=True)}
         left -= sum(each.size for each in shown if each is not None)
         if left < 0:
             break
     return found
+
+
+def _previews(values: Array, column: str, matches: str | None, decoders: Decoders) -> list[Preview | None]:
+    """Return the previews of values: of what they decode to, if there is a decoder."""
+    shown = [each and Preview(*each) for each in _core.previews(values, matches=matches)]
+    if column not in decoders:
+        return shown
+    texts, flaws = decoders.texts(column, values)
+    decoded = zip(shown, _core.previews(texts, matches=matches), flaws, strict=True)
+    return [
+        stored and (stored._replace(flaw=flaw) if text is None else Preview(text[0], stored.size, text[2]))
+        for stored, text, flaw in decoded
+    ]
 
 
 def _text(part: bytes, *, is_whole: bool) -> tuple[Markup, bool]:

@@ -11,7 +11,7 @@ from arro3.core import Table
 
 from logdex._core import GroupOffsets, TimeIndex, dump_file, read_records
 from logdex.browse import facets
-from logdex.browse.body import FORMS, Preview, previews, show_body
+from logdex.browse.body import Decoders, Preview, previews, show_body
 from logdex.browse.group_pages import GroupPages
 from logdex.browse.jobs import CheckPages
 from logdex.browse.pictures import COLOURS, Chart, Piece, Series, bars, spans_of, strip
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from logdex._core import SegmentReader
     from logdex._types import Progress
+    from logdex.browse.body import ShownBody
     from logdex.kafka import Log, LogDir, LogSegment
     from logdex.report import Finding, Report
     from logdex.source import GroupOffset
@@ -108,9 +109,9 @@ def read_page(
     limit: int,
     newest_first: bool,
     seconds: float,
-    is_previewed: bool = False,
+    decoders: Decoders | None = None,
 ) -> RecordPage:
-    """Read the records next to an offset; the page ends when its time is over."""
+    """Read the records next to an offset; the page ends when its time is over. With decoders it has previews of the values."""
     until = time.monotonic() + seconds
     log = log.pinned()
     low, high = log.log_start_offset, log.log_end_offset
@@ -132,18 +133,20 @@ def read_page(
         if wanted.matches is None or time.monotonic() - begun < _LONG_STEP_SECONDS:
             window = min(window * 2, _MOST_WINDOW)
     next_position = None if at == end else at
-    shown = _previews(log, rows, wanted.matches) if is_previewed and rows else {}
+    shown = _previews(log, rows, wanted.matches, decoders) if decoders is not None and rows else {}
     done = abs(at - begin)
     return RecordPage(log.topic, log.partition, rows, next_position, done, high - low, tuple(findings), shown)
 
 
-def _previews(log: Log, rows: Sequence[Mapping[str, Any]], matches: str | None) -> Mapping[int, Preview | None]:
+def _previews(
+    log: Log, rows: Sequence[Mapping[str, Any]], matches: str | None, decoders: Decoders
+) -> Mapping[int, Preview | None]:
     """Return the previews of the values of some records, by offset."""
     offsets = sorted(row["offset"] for row in rows)
     parts = log.parts(offsets[0], offsets[-1] + 1)
     columns = ["offset", "value"]
     read = read_records(parts, columns=columns, offsets=offsets, control=True, on_error="skip", warn=False)
-    return previews(read, "offset", "value", matches)
+    return previews(read, "offset", "value", matches, decoders)
 
 
 def _read(
@@ -236,8 +239,9 @@ class KafkaPages:
         ("/verify", "Check"),
     )
 
-    def __init__(self, logs: LogDir, place: Place) -> None:
+    def __init__(self, logs: LogDir, place: Place, decode: Mapping[str, str] | None = None) -> None:
         self.path = place.path
+        self._decoders = Decoders(decode, ("value", "key"))
         self._place = place
         self._logs = logs
         self._groups = GroupPages(logs, place, self._python("print(logs.groups())"), _next_records, self._lag_over_time)
@@ -620,7 +624,13 @@ class KafkaPages:
         end, wanted = log.log_end_offset, self._filter(query, query.text("key"))
         newest_first, seconds = position is None, _COUNT_SECONDS
         page = read_page(
-            log, position, wanted, limit=query.rows(), newest_first=newest_first, seconds=seconds, is_previewed=True
+            log,
+            position,
+            wanted,
+            limit=query.rows(),
+            newest_first=newest_first,
+            seconds=seconds,
+            decoders=self._decoders,
         )
         if not newest_first:
             page.rows.reverse()
@@ -631,6 +641,7 @@ class KafkaPages:
     def _page(
         self, log: Log, query: Query, limit: int, key: str | None, seconds: float, *, is_previewed: bool = True
     ) -> RecordPage:
+        columns = query.columns(SHOWN, _USUAL)
         return read_page(
             log,
             query.number("position"),
@@ -638,7 +649,7 @@ class KafkaPages:
             limit=limit,
             newest_first=query.text("order") != "oldest",
             seconds=seconds,
-            is_previewed=is_previewed and not {"value", "size"}.isdisjoint(query.columns(SHOWN, _USUAL)),
+            decoders=self._decoders if is_previewed and not {"value", "size"}.isdisjoint(columns) else None,
         )
 
     @staticmethod
@@ -667,16 +678,18 @@ class KafkaPages:
         """Show one record."""
         log, row = self._record(query)
         at, value, key = row["offset"], row["value"], row["key"]
-        shown = None if value is None else show_body(value, query.text("form"), query.number("byte") or 0)
+        shown = None
+        if value is not None:
+            shown = self._decoders.show("value", value, query.text("form"), query.number("byte") or 0)
         fields = {name: each for name, each in row.items() if name not in ("value", "key", "headers")}
         values = {
             "topic": log.topic,
             "number": log.partition,
             "fields": fields,
-            "key": None if key is None else show_body(key, None if key[:1] not in b"[{" else "text"),
+            "key": None if key is None else self._shown_key(key),
             "headers": [(each["key"], show_body(each["value"] or b"", "text")) for each in row["headers"] or ()],
             "shown": shown,
-            "forms": FORMS,
+            "forms": self._decoders.forms("value"),
             "at": at,
             "neighbours": _neighbours(log, at, None),
             "same_key": None,
@@ -690,6 +703,11 @@ class KafkaPages:
         one = {"topic": log.topic, "queue": log.partition, "offset": at, "limit": 1}
         shell = None if row["isControl"] else self._place.command("cat", **one, body=True)
         return View("record.html", f"Record {at:,} of {log.topic}-{log.partition}", values, listing, shell, python)
+
+    def _shown_key(self, key: bytes) -> ShownBody:
+        if "key" in self._decoders:
+            return self._decoders.show("key", key, None)
+        return show_body(key, None if key[:1] not in b"[{" else "text")
 
     def value(self, query: Query) -> View:
         """Send the whole value, or the whole key, as a file."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from logdex import _core
 from logdex._core import MessageFilter
 from logdex.browse import facets
-from logdex.browse.body import FORMS, Preview, previews, show_body
+from logdex.browse.body import Decoders, Preview, previews
 from logdex.browse.view import Download, Listing, NotThereError, Query, View, call, file_name, is_internal, rows_of
 from logdex.hash_index.query import TimeRange
 from logdex.rocketmq.find import ANY_TOPIC
@@ -57,6 +57,7 @@ class MessagePages:
 
     store: MessageStore
     place: Place
+    decoders: Decoders
 
     @property
     def views(self) -> Mapping[str, Callable[[Query], View]]:
@@ -139,7 +140,7 @@ class MessagePages:
         """Return the previews of the bodies of some messages, by their offsets."""
         offsets = batch.column("phy_offset")
         read = self.store.commit_log.message_batches(offsets, columns=("phy_offset", "body"))
-        return previews(read, "phy_offset", "body", grep)
+        return previews(read, "phy_offset", "body", grep, self.decoders)
 
     def _counts(
         self, filters: Mapping[str, Any], position: int | None, kept: Mapping[str, Any], *, newest_first: bool
@@ -241,12 +242,14 @@ class MessagePages:
             del fields[name]
         at = message.phy_offset
         form = query.text("form")
-        shown = None if message.body is None else show_body(message.body, form, query.number("byte") or 0)
+        shown = (
+            None if message.body is None else self.decoders.show("body", message.body, form, query.number("byte") or 0)
+        )
         values = {
             "message": message,
             "fields": fields,
             "shown": shown,
-            "forms": FORMS,
+            "forms": self.decoders.forms("body"),
             "file": self.store.commit_log.place(at),
             "entries": self._entries(message),
             "neighbours": self._neighbours(message),

@@ -282,6 +282,7 @@ def browse(
     started: Callable[[str], object] | None = None,
     storage_options: Mapping[str, str] | None = None,
     filesystem: object | None = None,
+    decode: Mapping[str, str] | None = None,
     **options: Any,  # noqa: ANN401 -- those of the open call of each kind
 ) -> None:
     """Serve pages about a path to a browser on this machine, until Ctrl-C. Nothing at the path is changed.
@@ -294,12 +295,14 @@ def browse(
         started: Called with the first address as soon as it answers.
         storage_options: Options of the store of a URL; see `MessageStore.open`.
         filesystem: See `MessageStore.open`.
+        decode: The formats by which pages show bodies, such as `{"body": "json"}`; see `MessageStore.messages`. Of Kafka the
+            columns are `value` and `key`.
         options: `hash_slots`, `max_entries` and `commit_log`, as of `MessageStore.open`; `tiered` and `tiered_keys`, as of
             `LogDir.open`.
 
     Raises:
         OSError: The path cannot be read, or the port is taken.
-        ValueError: The path is none of these; a token of less than 8 characters.
+        ValueError: The path is none of these; a token of less than 8 characters; an invalid format or schema.
     """
     if token is not None and (len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable()):
         raise ValueError(f"token: expected {_SHORTEST_TOKEN} or more ASCII characters")
@@ -307,7 +310,7 @@ def browse(
     root = (
         _core.locate(path, storage_options) if filesystem is None else in_filesystem(path, filesystem, storage_options)
     )
-    pages = open_pages(root, str(path), **options)
+    pages = open_pages(root, str(path), decode, **options)
     with _listen(port) as listener:
         number = listener.getsockname()[1]
         first = f"http://{HOST}:{number}/?{urlencode({'token': token})}"
@@ -359,12 +362,17 @@ def _has_screen() -> bool:
     return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
 
 
-def open_pages(path: Path, name: str, **options: Any) -> Pages:  # noqa: ANN401 -- those of the open calls
+def open_pages(
+    path: Path,
+    name: str,
+    decode: Mapping[str, str] | None = None,
+    **options: Any,  # noqa: ANN401 -- those of the open calls
+) -> Pages:
     """Open a path and return the pages about it; `name` is the path as the user wrote it.
 
     Raises:
         OSError: The path does not exist or cannot be read.
-        ValueError: The path is not a store, an index directory or a log directory.
+        ValueError: The path is not a store, an index directory or a log directory; an invalid format in `decode`.
         TypeError: The call that opens this kind of path has no such option.
     """
     given = {option: value for option, value in options.items() if value is not None}
@@ -376,8 +384,10 @@ def open_pages(path: Path, name: str, **options: Any) -> Pages:  # noqa: ANN401 
         from logdex.browse.store_pages import StorePages  # noqa: PLC0415 -- as above
         from logdex.rocketmq import MessageStore  # noqa: PLC0415 -- as above
 
-        return StorePages(MessageStore.open(path, **given), Place(name, shown))
+        return StorePages(MessageStore.open(path, **given), Place(name, shown), decode)
     if kind is Kind.INDEX:
+        if decode:
+            raise ValueError(f"{path}: an index directory has no bodies to decode")
         from logdex.browse.index_pages import IndexPages  # noqa: PLC0415 -- as above
         from logdex.rocketmq import IndexService  # noqa: PLC0415 -- as above
 
@@ -386,7 +396,7 @@ def open_pages(path: Path, name: str, **options: Any) -> Pages:  # noqa: ANN401 
         from logdex.browse.kafka_pages import KafkaPages  # noqa: PLC0415 -- as above
         from logdex.kafka import LogDir  # noqa: PLC0415 -- as above
 
-        return KafkaPages(LogDir.open(path, **given), Place(name, shown))
+        return KafkaPages(LogDir.open(path, **given), Place(name, shown), decode)
     if kind is Kind.PARTITION:
         raise ValueError(f"{path}: this is a partition's directory; give its log directory, {path.absolute().parent}")
     raise refusal(path, kind)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from logdex._core import MessageFilter
+from logdex.browse.body import Decoders
 from logdex.browse.group_pages import GroupPages
 from logdex.browse.index_pages import IndexViews
 from logdex.browse.jobs import CheckPages, Shared
@@ -72,11 +73,11 @@ class StorePages:
         ("/verify", "Check"),
     )
 
-    def __init__(self, store: MessageStore, place: Place) -> None:
+    def __init__(self, store: MessageStore, place: Place, decode: Mapping[str, str] | None = None) -> None:
         self.path = place.path
         self._place = place
         self._store = store
-        self._messages = MessagePages(store, place)
+        self._messages = MessagePages(store, place, Decoders(decode, ("body",)))
         self._index = IndexViews(lambda: store.index, str(store.layout.index))
         self._groups = GroupPages(store, place, self._python("print(store.groups())"), _next_unit)
         self._check = CheckPages.of(place, store.verify, self._python("print(store.verify())"))

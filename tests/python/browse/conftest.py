@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import zlib
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import fastavro
 import pytest
 from playwright.sync_api import sync_playwright
 
 import golden
 import golden_kafka
-from browsing import ARGUMENTS, BIG_BODY, NAUGHTY, ORDERS, RIGHT_TO_LEFT, Visitor, append_records, serve
+from browsing import ARGUMENTS, BIG_BODY, NAUGHTY, ORDER_SCHEMA, ORDERS, RIGHT_TO_LEFT, Visitor, append_records, serve
 from logdex import kafka
 from logdex.rocketmq import StoreWriter
 
@@ -46,6 +48,21 @@ def index_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 @pytest.fixture(scope="session")
 def kafka_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with serve(golden_kafka.unpack("transactions", tmp_path_factory.mktemp("kafka"))) as site:
+        yield site
+
+
+@pytest.fixture(scope="session")
+def decoded_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A store with bodies in Avro, of which the last is cut, and their schema."""
+    root, schema = tmp_path_factory.mktemp("decoded"), fastavro.parse_schema(ORDER_SCHEMA)
+    (root / "order.avsc").write_text(json.dumps(ORDER_SCHEMA))
+    with StoreWriter.open(root / "store") as writer:
+        for order in ORDERS[:5]:
+            out = io.BytesIO()
+            fastavro.schemaless_writer(out, schema, order)
+            writer.put_message("Orders", out.getvalue(), keys=f"o{order['id']}")
+        writer.put_message("Orders", out.getvalue()[:-1])
+    with serve(root / "store", "--decode", f"body=avro:{root / 'order.avsc'}") as site:
         yield site
 
 

@@ -24,6 +24,7 @@ AXE = (Path(__file__).resolve().parents[1] / "support" / "axe" / "axe.min.js").r
         ("store_site", STORE),
         ("kafka_site", KAFKA),
         ("index_site", INDEX),
+        ("decoded_site", ("/messages", "/message?at=0", "/messages/tail")),
         ("hostile_site", ("/messages", "/message?at=0", "/messages?counts=1")),
     ],
 )

@@ -46,6 +46,15 @@ ORDERS: list[dict[str, Any]] = [
     {"id": number, "user": f"u{number % 3}", "note": "x" * (number % 5)} for number in range(30)
 ]
 """Bodies of messages and values of records."""
+ORDER_SCHEMA = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "user", "type": ["string", "int"]},
+        {"name": "note", "type": "string"},
+    ],
+}
 BIG_BODY = b"0123456789abcdef" * (10 << 16)
 NAUGHTY = '<script>document.title="owned"</script><img src=x onerror="document.title=1">"\'&{{7*7}}'
 RIGHT_TO_LEFT = "\u05e9\u05dc\u05d5\u05dd \u202egnp.exe \u0645\u0631\u062d\u0628\u0627"

@@ -17,13 +17,14 @@ search by key with each of its steps, index files, and a check. It needs the ext
 Nothing is changed, and nothing is loaded from elsewhere. It serves on 127.0.0.1 until Ctrl-C.
 
   logdex browse /data/store
+  logdex browse /data/store --decode body=avro:order.avsc
   logdex browse /data/store --port 8417 --no-open
   ssh -L 8417:127.0.0.1:8417 broker logdex browse /data/store --port 8417 --no-open"""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source(parser, "a store, an index directory, or a Kafka log directory")
-    add_options(parser, *OPEN)
+    add_options(parser, *OPEN, "--decode")
     parser.add_argument("--port", type=port, metavar="N", help="on 127.0.0.1 (default: 8417 if it is free, else any)")
     parser.add_argument("--no-open", action="store_true", help="print the address, and open no browser")
     parser.add_argument("--token", metavar="TEXT", help="the secret word of the address (default: a random one)")
@@ -51,6 +52,7 @@ def _run(arguments: argparse.Namespace) -> int:
         token=arguments.token,
         started=started,
         storage_options=dict(arguments.storage),
+        decode=dict(arguments.decode),
         **open_options(arguments),
     )
     return 0
