@@ -20,7 +20,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 from logdex import _core
 from logdex.spark import options as opt
 from logdex.spark.damage import SparkDamage
-from logdex.spark.schema import TIME
+from logdex.spark.schema import TIME, checked_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -137,6 +137,21 @@ class Decoding:
         decoder = _core.Decoder(self.formats, types=types)
         for batch in batches:
             yield decoder.decode(batch)
+
+
+def declared_columns(
+    options: Mapping[str, str],
+    columns: dict[str, pa.DataType],
+    schema: StructType,
+    sample: Callable[[list[str]], Any],
+) -> tuple[list[str], Decoding]:
+    """Return the columns of a schema, and how they are decoded; see `Decoding.declared`.
+
+    Raises:
+        ValueError: As `Decoding.declared` and `checked_schema`.
+    """
+    decoding = Decoding.declared(options, columns, schema, sample)
+    return checked_schema(decoding.columns, schema), decoding
 
 
 def first_rows(read: Any) -> Any:

@@ -22,10 +22,10 @@ from logdex.kafka.files import MAX_OFFSET
 from logdex.kafka.log import opened_files
 from logdex.source import Kind, detect, matching_topics
 from logdex.spark import options as opt
-from logdex.spark.decoding import Decoding, first_rows
+from logdex.spark.decoding import Decoding, declared_columns, first_rows
 from logdex.spark.kafka_sink import RecordSink, record_sink
 from logdex.spark.log_source import LOG_OPTIONS, LogReader, LogSource, LogStreamReader, Task, TaskSize, pack
-from logdex.spark.schema import RECORD_COLUMNS, checked_schema, spark_batches, spark_schema
+from logdex.spark.schema import RECORD_COLUMNS, spark_batches, spark_schema
 from logdex.spark.workers import require_directory
 
 if TYPE_CHECKING:
@@ -402,7 +402,9 @@ class KafkaLogSource(LogSource):
 
     def reader(self, schema: StructType) -> LogReader:
         """Plan a read; a schema of the user chooses columns as the option does."""
-        options = self._read_options(*self._declared(schema), stream=False)
+        options = self._read_options(
+            *declared_columns(self.options, RECORD_COLUMNS, schema, self._sample), stream=False
+        )
         # A stream may wait for the first topic. A batch over another directory would silently be empty.
         for each in options.directories:
             if detect(each, sealed="never") is not Kind.LOG_DIR:
@@ -412,17 +414,12 @@ class KafkaLogSource(LogSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
         """Follow growing logs."""
         refuse_ending(self.options)
-        options = self._read_options(*self._declared(schema), stream=True)
+        options = self._read_options(*declared_columns(self.options, RECORD_COLUMNS, schema, self._sample), stream=True)
         return RecordStreamReader(options, self.options, self.reports)
 
     def writer(self, schema: StructType, overwrite: bool) -> RecordSink:  # noqa: FBT001 - Spark's signature
         """Plan a write, which appends."""
         return record_sink(self.options, schema, overwrite=overwrite)
-
-    def _declared(self, schema: StructType) -> tuple[list[str], Decoding]:
-        """Return the columns of a schema, and how they are decoded."""
-        decoding = Decoding.declared(self.options, RECORD_COLUMNS, schema, self._sample)
-        return checked_schema(decoding.columns, schema), decoding
 
     def _sample(self, names: list[str]) -> Any:
         """Read the first rows of some columns."""

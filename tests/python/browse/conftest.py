@@ -57,6 +57,7 @@ def decoded_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     root, schema = tmp_path_factory.mktemp("decoded"), fastavro.parse_schema(ORDER_SCHEMA)
     (root / "order.avsc").write_text(json.dumps(ORDER_SCHEMA))
     with StoreWriter.open(root / "store") as writer:
+        out = io.BytesIO()
         for order in ORDERS[:5]:
             out = io.BytesIO()
             fastavro.schemaless_writer(out, schema, order)

@@ -19,12 +19,12 @@ from logdex.rocketmq.read import valid_messages
 from logdex.source import is_topic_pattern, matching_topics
 from logdex.spark import options as opt
 from logdex.spark import workers
-from logdex.spark.decoding import Decoding, first_rows
+from logdex.spark.decoding import Decoding, declared_columns, first_rows
 from logdex.spark.log_source import LOG_OPTIONS, LogReader, LogSource, LogStreamReader, SeveralReads, TaskSize
 from logdex.spark.messages.filter import FILTER_OPTIONS, MessageFilter
 from logdex.spark.messages.plan import MessagePlan, OffsetsPiece, QueuePiece
 from logdex.spark.messages.sink import StoreSink, check_columns
-from logdex.spark.schema import MESSAGE_COLUMNS, checked_schema, spark_batches, spark_schema
+from logdex.spark.schema import MESSAGE_COLUMNS, spark_batches, spark_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -67,13 +67,19 @@ class MessagesSource(LogSource):
     def reader(self, schema: StructType) -> LogReader:
         """Plan a read; a schema given by the user chooses columns as the option does."""
         opt.check_names(self.options, _OPTIONS, FORMAT)
-        return LogReader(self._reads(*self._declared(schema)), self.reports)
+        return LogReader(
+            self._reads(*declared_columns(self.options, MESSAGE_COLUMNS, schema, self._sample)), self.reports
+        )
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
         """Follow a log that grows."""
         opt.check_names(self.options, _OPTIONS, FORMAT)
         store = opt.path(self.options, f"a stream of format {FORMAT}")
-        return MessagesStreamReader(self._read_options(*self._declared(schema), store), self.options, self.reports)
+        return MessagesStreamReader(
+            self._read_options(*declared_columns(self.options, MESSAGE_COLUMNS, schema, self._sample), store),
+            self.options,
+            self.reports,
+        )
 
     def writer(self, schema: StructType, overwrite: bool) -> StoreSink:  # noqa: ARG002, FBT001 - Spark's signature
         """Plan the write of a new store; what is there is never replaced."""
@@ -95,11 +101,6 @@ class MessagesSource(LogSource):
         )
         sink.start()
         return sink
-
-    def _declared(self, schema: StructType) -> tuple[list[str], Decoding]:
-        """Return the columns of a schema, and how they are decoded."""
-        decoding = Decoding.declared(self.options, MESSAGE_COLUMNS, schema, self._sample)
-        return checked_schema(decoding.columns, schema), decoding
 
     def _sample(self, names: list[str]) -> Any:
         """Read the first rows of some columns."""
