@@ -39,6 +39,7 @@ __all__ = [
     "CommitLogWriter",
     "ConsumeQueue",
     "ConsumeQueueWriter",
+    "Decoder",
     "DirectoryLock",
     "EntryRows",
     "FoundBatches",

@@ -50,7 +50,7 @@ def test_a_page_shows_what_a_body_decodes_to(decoded_site: Site, visitor: Visito
     assert body.is_visible()
     page.goto(f"{decoded_site.base}/message?at={rows[5]['phy_offset']}")
     assert "it does not decode: " in page.locator("p.note").inner_text()
-    assert page.get_by_role("region", name="Body as hex").is_visible()
+    assert page.get_by_role("region", name="Body as text").inner_text() == "\\x08\\x00\\x04u1\\x08xxx"
 
 
 def test_values_and_keys_of_records(tmp_path: Path, visitor: Visitor) -> None:
