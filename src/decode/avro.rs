@@ -27,6 +27,8 @@ use crate::error::{Error, Result};
 
 /// Types with a name.
 const NAMED_TYPES: [&str; 4] = ["record", "enum", "fixed", "error"];
+/// The most bytes of definitions in unions of a schema that are repeated.
+const MOST_REPEATED: usize = 1 << 20;
 /// The number of the only schema of a file.
 const ONLY: u32 = 0;
 
@@ -149,30 +151,76 @@ fn parse(sources: &Sources) -> std::result::Result<AvroSchema, String> {
 
 /// Returns the schema with a text. The library reports what is none.
 fn schema_of(text: &str) -> AvroSchema {
-    let split = serde_json::from_str(text).map(|value: Value| with_split_names(value).to_string());
-    AvroSchema::new(split.unwrap_or_else(|_| text.to_owned()))
+    let mut names = Names { known: BTreeMap::new(), left: MOST_REPEATED };
+    let plain = serde_json::from_str(text).map(|schema: Value| names.schema(schema, "").to_string());
+    AvroSchema::new(plain.unwrap_or_else(|_| text.to_owned()))
 }
 
-/// Returns a schema whose types have their namespace apart from their name: the library does not find them by a name with both.
-fn with_split_names(schema: Value) -> Value {
-    let mut fields = match schema {
-        Value::Object(fields) => fields,
-        Value::Array(items) => return items.into_iter().map(with_split_names).collect(),
-        other => return other,
-    };
-    let is_type = fields.get("type").and_then(Value::as_str).is_some_and(|kind| NAMED_TYPES.contains(&kind));
-    let name = fields.get("name").and_then(Value::as_str).filter(|_| is_type);
-    if let Some((namespace, name)) = name.and_then(|name| name.rsplit_once('.')) {
-        let (namespace, name) = (namespace.to_owned(), name.to_owned());
-        fields.insert("namespace".to_owned(), namespace.into());
-        fields.insert("name".to_owned(), name.into());
+/// The named types of a schema, which it gets in a form that the library reads: the namespace of a type is apart from its name, and a
+/// union of several types has definitions, not names.
+struct Names {
+    /// The definitions by full name.
+    known: BTreeMap<String, Value>,
+    /// Bytes of definitions that may be repeated.
+    left: usize,
+}
+
+impl Names {
+    fn schema(&mut self, schema: Value, namespace: &str) -> Value {
+        match schema {
+            Value::Array(items) => {
+                let is_choice = items.iter().filter(|item| *item != "null").count() > 1;
+                let items = items.into_iter().map(|item| match item {
+                    Value::String(name) if is_choice => self.definition(name, namespace),
+                    other => self.schema(other, namespace),
+                });
+                items.collect()
+            }
+            Value::Object(fields) => self.object(fields, namespace),
+            other => other,
+        }
     }
-    // Defaults are values, not schemas.
-    let inner = |(name, value): (String, Value)| match name.as_str() {
-        "type" | "fields" | "items" | "values" => (name, with_split_names(value)),
-        _ => (name, value),
-    };
-    fields.into_iter().map(inner).collect::<Map<_, _>>().into()
+
+    /// Returns the definition of a name, or the name if it is that of no type before it.
+    fn definition(&mut self, name: String, namespace: &str) -> Value {
+        let Some(known) = self.known.get(&full_name(&name, namespace)) else { return name.into() };
+        match self.left.checked_sub(known.to_string().len()) {
+            Some(left) => {
+                self.left = left;
+                known.clone()
+            }
+            None => name.into(),
+        }
+    }
+
+    fn object(&mut self, mut fields: Map<String, Value>, around: &str) -> Value {
+        let is_type = fields.get("type").and_then(Value::as_str).is_some_and(|kind| NAMED_TYPES.contains(&kind));
+        let name = fields.get("name").and_then(Value::as_str).filter(|_| is_type).map(str::to_owned);
+        let mut namespace = around.to_owned();
+        if let Some(name) = &name {
+            let own = fields.get("namespace").and_then(Value::as_str).unwrap_or(around);
+            let (own, short) = name.rsplit_once('.').unwrap_or((own, name));
+            (namespace, _) = (own.to_owned(), fields.insert("name".to_owned(), short.into()));
+            if !namespace.is_empty() {
+                fields.insert("namespace".to_owned(), namespace.clone().into());
+            }
+        }
+        // Defaults are values, not schemas.
+        let fields = fields.into_iter().map(|(key, value)| match key.as_str() {
+            "type" | "fields" | "items" | "values" => (key, self.schema(value, &namespace)),
+            _ => (key, value),
+        });
+        let value = Value::Object(fields.collect());
+        if let Some(name) = &name {
+            self.known.insert(full_name(name, &namespace), value.clone());
+        }
+        value
+    }
+}
+
+/// Returns the full name of a name in a namespace.
+fn full_name(name: &str, namespace: &str) -> String {
+    if name.contains('.') || namespace.is_empty() { name.to_owned() } else { format!("{namespace}.{name}") }
 }
 
 /// Returns a field that may be null if its type has no other value.

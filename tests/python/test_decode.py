@@ -228,3 +228,49 @@ def test_commands_print_and_export_decoded_bodies(tmp_path: Path, capsys: pytest
     assert '"{""name"":""\\u00e9"",""xs"":[1,2]}"' in (tmp_path / "out.csv").read_text()
     assert main(["cat", root, "--decode", "body"]) == 2
     assert "expected COLUMN=FORMAT" in capsys.readouterr().err
+
+
+def test_unions_are_printed_as_their_value(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    union = [
+        "null",
+        "string",
+        "long",
+        {"type": "record", "name": "shop.Line", "fields": [{"name": "sku", "type": "string"}]},
+    ]
+    fields = [{"name": "u", "type": union}, {"name": "list", "type": {"type": "array", "items": ["shop.Line", "long"]}}]
+    schema = {"type": "record", "name": "shop.Union", "fields": fields}
+    (tmp_path / "union.avsc").write_text(json.dumps(schema))
+    values: list[dict[str, Any]] = [
+        {"u": None, "list": []},
+        {"u": "\u00e9", "list": [5, {"sku": "b"}]},
+        {"u": -7, "list": []},
+        {"u": {"sku": "a"}, "list": [1]},
+    ]
+    root = str(_store(tmp_path / "store", [_avro(schema, value) for value in values]))
+    how = f"body=avro:{tmp_path / 'union.avsc'}"
+    assert main(["cat", root, "--decode", how, "--json"]) == 0
+    assert [json.loads(line)["body"] for line in capsys.readouterr().out.splitlines()] == values
+    assert main(["export", root, str(tmp_path / "out.csv"), "--decode", how]) == 0
+    capsys.readouterr()
+    assert main(["export", root, str(tmp_path / "out.parquet"), "--decode", how]) == 2
+    assert "Parquet has no such type, .json and .csv have: " in capsys.readouterr().err
+    assert not (tmp_path / "out.parquet").exists()
+
+
+def test_a_pair_chooses_the_fields_of_maps(tmp_path: Path) -> None:
+    bodies = [b"\x82\xa1a\x01\xa1b\xc0", b"\x81\xa1b\x02", b"\x81\xa1a\xa1x"]
+    found = _bodies(_store(tmp_path / "store", bodies), ("msgpack", pa.schema([("a", pa.int64())])))
+    assert [body for body, _ in found] == [{"a": 1}, {"a": None}, None]
+    assert found[2][1]
+
+
+def test_texts_that_are_almost_json_are_refused(tmp_path: Path) -> None:
+    bodies = [
+        b'{"id": 1, "text": "a"}',
+        b'{"id": 01, "text": "a"}',
+        b'{"id": 1, "text": 1-2+3}',
+        b'{"id": 1., "text": ""}',
+    ]
+    found = _bodies(_store(tmp_path / "store", bodies), "json")
+    assert found[0] == ({"id": 1, "text": "a"}, None)
+    assert [(body, bool(error)) for body, error in found[1:]] == [(None, True)] * 3

@@ -290,6 +290,8 @@ _AVRO: dict[str, dict[str, Any]] = {
             {"name": "value", "type": ["null", "string", "long", "double", "boolean"]},
             {"name": "what", "type": [_LINE, "string"]},
             {"name": "list", "type": {"type": "array", "items": ["long", "string"]}},
+            {"name": "by_name", "type": ["null", "long", "Line"]},
+            {"name": "lines", "type": {"type": "array", "items": ["Line", "double"]}},
             {"name": "after", "type": "long"},
         ],
     },

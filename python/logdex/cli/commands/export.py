@@ -76,7 +76,12 @@ def _parquet(sink: BinaryIO, schema: Schema, arguments: argparse.Namespace) -> I
         from pyarrow import parquet  # noqa: PLC0415 -- optional
     except ImportError:
         raise LogdexError("export to Parquet needs pyarrow: pip install pyarrow; .json and .csv need nothing") from None
-    with parquet.ParquetWriter(sink, pa.schema(schema), compression=arguments.compression or "snappy") as writer:
+    try:
+        made = parquet.ParquetWriter(sink, pa.schema(schema), compression=arguments.compression or "snappy")
+    except pa.ArrowNotImplementedError as error:
+        # Unions of Avro.
+        raise LogdexError(f"Parquet has no such type, .json and .csv have: {error}") from None
+    with made as writer:
         yield lambda batch: writer.write_batch(pa.record_batch(batch))
 
 
