@@ -367,7 +367,7 @@ def test_avro_is_as_fastavro_reads_it(tmp_path: Path, name: str) -> None:
         found: list[_Row] = []
         for _ in range(count):
             out = io.BytesIO()
-            fastavro.schemaless_writer(out, parsed, _value(chance, schema, {}))
+            fastavro.schemaless_writer(out, parsed, _value(chance, schema, {"Line": _LINE}))
             out.seek(0)
             read = fastavro.schemaless_reader(out, parsed, None)
             found.append((out.getvalue(), _in_columns(read)))
