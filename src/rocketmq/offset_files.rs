@@ -152,7 +152,11 @@ impl KeptListing {
         let Some(stamps) = stamps else { return list_with_aside(directories) };
         let known =
             self.0.with(|kept| kept.as_ref().filter(|(of, _)| *of == stamps).map(|(_, listing)| listing.clone()));
-        if let Some(listing) = known {
+        // A repair may cut the last file, which does not change the directory.
+        let is_whole = |last: &OffsetFile| storage::status(&last.path).is_ok_and(|found| found.len == last.len);
+        if let Some(listing) = known
+            && listing.last().is_none_or(is_whole)
+        {
             return Ok(listing);
         }
         let listing = list_with_aside(directories)?;

@@ -278,9 +278,8 @@ class Log(Source):
             check_crc: Compare the checksums of batches.
             on_error: At a damaged batch: "raise", "skip" the batch, or "stop" at the end of its segment. `findings` of the
                 stream names what was skipped. A missing segment is damage, too, unless the partition is compacted.
-            threads: Threads that read and decode, of segments on this machine. None: as many as there are processors, at most 4,
-                for `keys` and `matches`, else 1: threads pay for small records, for zstd, and where few records pass, but
-                whole records of 1 KB pass faster through one. A stream with several cannot go on in a forked process.
+            threads: Threads that read and decode, of segments on this machine; None: as many as there are processors, at most 4.
+                A stream with several cannot go on in a forked process.
             decode: The formats of columns of bytes, such as `{"value": "json"}`: see `MessageStore.messages`.
             progress: Called during the read, also while no record passes, with the bytes of segments that were read, and None:
                 how many there are is not known.

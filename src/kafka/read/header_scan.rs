@@ -2,11 +2,14 @@
 //!
 //! A scan ends at the first damage, as a broker's log does.
 
+use std::io;
+
 use super::batch_order::lowest_offset;
 use super::producer_state::ProducerState;
 use super::segment::Segment;
 use super::walk::{Reads, Walk};
 use crate::error::{Error, Result};
+use crate::io::FileSource;
 use crate::kafka::format::batch_cursor::BatchCursor;
 use crate::kafka::format::control_record::ControlType;
 use crate::kafka::format::header::{Header, NO_TIMESTAMP};
@@ -131,24 +134,18 @@ impl Segment {
         positions.filter(|at| *at > position).min()
     }
 
-    /// As [`Self::cut_points`], by a walk over the headers if the index leads to none.
+    /// Returns the places of [`Self::cut_points`]; without an index, those that a walk over the headers from `begin` on finds, as far as
+    /// they are asked for.
     ///
     /// # Errors
-    /// An I/O error.
-    pub(crate) fn walked_cut_points(&self, piece_bytes: u64) -> Result<Vec<(i64, u64)>> {
-        let mut cuts = self.cut_points(piece_bytes);
+    /// An I/O error, with the path.
+    pub(crate) fn walked_cut_points(&self, piece_bytes: u64, begin: u64) -> Result<CutPoints> {
+        let cuts = self.cut_points(piece_bytes);
         if !cuts.is_empty() || self.len() < 2 * piece_bytes {
-            return Ok(cuts);
+            return Ok(CutPoints::Known(cuts.into_iter()));
         }
-        let (source, mut walk) = (self.open_source()?, Walk::new(Reads::Headers, 0, self.len()));
-        let mut wanted = piece_bytes;
-        while let Ok(header) = walk.next(&source).map_err(|e| Error::io(self.path(), e))? {
-            if header.position >= wanted {
-                cuts.push((lowest_offset(&header), header.position));
-                wanted = header.position + piece_bytes;
-            }
-        }
-        Ok(cuts)
+        let walk = Box::new(Walk::new(Reads::Headers, begin, self.len()));
+        Ok(CutPoints::Walked { source: self.open_source()?, walk, wanted: begin + piece_bytes, piece_bytes })
     }
 
     /// Returns places to split the segment, about `piece_bytes` apart, as offset and byte offset. They come from the offset index;
@@ -174,5 +171,33 @@ impl Segment {
             }
         }
         cuts
+    }
+}
+
+/// Places where a segment can be cut, as offset and byte offset, ascending.
+#[derive(Debug)]
+pub(crate) enum CutPoints {
+    Known(std::vec::IntoIter<(i64, u64)>),
+    Walked { source: FileSource, walk: Box<Walk>, wanted: u64, piece_bytes: u64 },
+}
+
+impl CutPoints {
+    /// Returns the next place.
+    ///
+    /// # Errors
+    /// An I/O error.
+    pub(crate) fn next(&mut self) -> io::Result<Option<(i64, u64)>> {
+        match self {
+            Self::Known(cuts) => Ok(cuts.next()),
+            Self::Walked { source, walk, wanted, piece_bytes } => {
+                while let Ok(header) = walk.next(source)? {
+                    if header.position >= *wanted {
+                        *wanted = header.position + *piece_bytes;
+                        return Ok(Some((lowest_offset(&header), header.position)));
+                    }
+                }
+                Ok(None)
+            }
+        }
     }
 }

@@ -13,6 +13,7 @@ use std::thread;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
+use super::header_scan::CutPoints;
 use super::record_filter::RecordFilter;
 use super::record_reader::{Passed, RecordRows, RecordScan};
 use super::segment_range::SegmentRange;
@@ -79,6 +80,37 @@ struct Piece {
     range: SegmentRange,
     /// Another piece of the range follows.
     is_cut: bool,
+}
+
+/// A range that is cut into pieces.
+#[derive(Debug)]
+struct Cutting {
+    number: usize,
+    range: SegmentRange,
+    /// Where the next piece begins, so that it need not be looked up again.
+    begin: u64,
+    points: CutPoints,
+}
+
+impl Cutting {
+    /// Returns the next piece, which goes to the end of the range if there is no place to cut it.
+    fn next(&mut self) -> Result<Piece> {
+        let (number, end) = (self.number, self.range.end_position.unwrap_or(u64::MAX));
+        let next = |e| Error::io(self.range.segment.path(), e);
+        while let Some((offset, position)) = self.points.next().map_err(next)? {
+            if offset >= self.range.end_offset || position >= end {
+                break;
+            }
+            if self.begin < position {
+                let begin = std::mem::replace(&mut self.begin, position);
+                let range =
+                    SegmentRange { begin_position: Some(begin), end_position: Some(position), ..self.range.clone() };
+                return Ok(Piece { number, range, is_cut: true });
+            }
+        }
+        let range = SegmentRange { begin_position: Some(self.begin), ..self.range.clone() };
+        Ok(Piece { number, range, is_cut: false })
+    }
 }
 
 #[derive(Debug)]
@@ -162,9 +194,9 @@ struct ParallelRecords {
     rules: Arc<Rules>,
     missing: Vec<(usize, Finding)>,
     schema: SchemaRef,
-    /// The number of the next range to cut, and the pieces that no thread has yet.
+    /// The range that is being cut, and the number of the next one.
+    cutting: Option<Cutting>,
     planned: usize,
-    pieces: VecDeque<Piece>,
     tasks: Option<Sender<Task>>,
     ahead: VecDeque<(Piece, Pipe<PieceResult>)>,
     current: Option<(Piece, Pipe<PieceResult>)>,
@@ -200,8 +232,8 @@ impl ParallelRecords {
             rules,
             missing,
             schema,
+            cutting: None,
             planned: 0,
-            pieces: VecDeque::new(),
             tasks: Some(tasks),
             ahead: VecDeque::new(),
             current: None,
@@ -218,34 +250,27 @@ impl ParallelRecords {
         }
     }
 
-    /// Cuts the next range into pieces.
-    fn cut(&mut self) -> Result<()> {
-        let (number, times) = (self.planned, self.rules.scan.times);
-        let Some(range) = self.rules.ranges.get(number) else { return Ok(()) };
-        self.planned += 1;
-        let (begin, end) = (range.begin(times)?, range.end_position.unwrap_or(u64::MAX));
-        let cuts = range.segment.walked_cut_points(PIECE)?;
-        let inside =
-            |(offset, position): &(i64, u64)| *offset < range.end_offset && begin < *position && *position < end;
-        // The piece need not look the begin up again.
-        let mut first = Some(begin);
-        for (_, position) in cuts.into_iter().filter(inside) {
-            let cut = SegmentRange { begin_position: first, end_position: Some(position), ..range.clone() };
-            self.pieces.push_back(Piece { number, range: cut, is_cut: true });
-            first = Some(position);
+    /// Returns the next piece of the ranges.
+    fn next_piece(&mut self) -> Result<Option<Piece>> {
+        let Some(cutting) = &mut self.cutting else {
+            let Some(range) = self.rules.ranges.get(self.planned) else { return Ok(None) };
+            let begin = range.begin(self.rules.scan.times)?;
+            let points = range.segment.walked_cut_points(PIECE, begin)?;
+            self.cutting = Some(Cutting { number: self.planned, range: range.clone(), begin, points });
+            self.planned += 1;
+            return self.next_piece();
+        };
+        let piece = cutting.next()?;
+        if !piece.is_cut {
+            self.cutting = None;
         }
-        let last = SegmentRange { begin_position: first, ..range.clone() };
-        self.pieces.push_back(Piece { number, range: last, is_cut: false });
-        Ok(())
+        Ok(Some(piece))
     }
 
     /// Passes pieces to the threads, one more than there are threads.
     fn hand_out(&mut self) -> Result<()> {
         while self.ahead.len() <= self.rules.scan.threads {
-            while self.pieces.is_empty() && self.planned < self.rules.ranges.len() {
-                self.cut()?;
-            }
-            let Some(piece) = self.pieces.pop_front() else { break };
+            let Some(piece) = self.next_piece()? else { break };
             let (sender, results) = Pipe::new();
             if let Some(tasks) = &self.tasks {
                 // The threads run as long as there are tasks.
@@ -276,9 +301,8 @@ impl ParallelRecords {
 
     /// Reads from the start of the current range on with a single walk.
     fn go_on_alone(&mut self) {
-        (self.tasks, self.current) = (None, None);
+        (self.tasks, self.current, self.cutting) = (None, None, None);
         self.ahead.clear();
-        self.pieces.clear();
         let rules = &self.rules;
         let ranges = rules.ranges.get(self.number..).unwrap_or_default().to_vec();
         let missing = self.missing.drain(..).map(|(before, what)| (before.saturating_sub(self.number), what)).collect();
@@ -297,7 +321,7 @@ impl ParallelRecords {
             // Nothing of the range comes after its end offset.
             let number = self.number;
             self.ahead.retain(|(piece, _)| piece.number != number);
-            self.pieces.retain(|piece| piece.number != number);
+            self.cutting.take_if(|cutting| cutting.number == number);
         }
     }
 }

@@ -57,9 +57,8 @@ pub(super) fn planned(py: Python<'_>, parts: &Bound<'_, PyAny>) -> PyResult<(Vec
 ///     check_crc: Compare checksums.
 ///     on_error: "raise", "skip" or "stop".
 ///     warn: Issue a `DamageWarning` at the end for what was passed over; false if the caller reports it.
-///     threads: Threads that read and decode, of segments on this machine; None: as many as there are processors, at most 4, if keys or
-///         a pattern are searched, else 1: whole records of 1 KB pass faster through one. The reader must not go on in a forked
-///         process if there are several.
+///     threads: Threads that read and decode, of segments on this machine; None: as many as there are processors, at most 4. The reader
+///         must not go on in a forked process if there are several.
 ///     decode: The formats of columns of bytes: "text", "json", "avro:FILE", "avro:DIRECTORY", or the Arrow schema of JSON objects.
 ///     progress: Called after each batch with the bytes of segments that were read, and None.
 ///
@@ -95,7 +94,7 @@ fn read_records(
         keys: arguments::key_filter(keys, header)?,
         offsets: offsets.transpose()?,
         matcher: pattern::matcher(matches)?,
-        threads: if threads.is_none() && keys.is_none() && matches.is_none() { 1 } else { convert::threads(threads)? },
+        threads: convert::threads(threads)?,
         ..arguments::record_scan(begin, end, columns, batch_size, control, check_crc, on_error)?
     };
     let (ranges, missing) = planned(py, parts)?;
