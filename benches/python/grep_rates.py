@@ -66,17 +66,18 @@ def main() -> None:
             make(root, messages, compressed=codec == "zlib")
             seconds = measure(root, messages, rounds, spark=given.spark)
         for name, each in seconds.items():
+            rates = [round(messages * BODY_BYTES / one / 1e6, 1) for one in each]
             row = {
                 "what": f"{codec}: {name}",
                 "unit": "MB/s",
-                "rounds": [round(messages * BODY_BYTES / one / 1e6, 1) for one in each],
+                "rounds": rates,
                 "ratio": ratio(seconds[READ], each),
                 "times_pipe": ratio(seconds[PIPE], each),
             }
             if given.json:
                 print(json.dumps(row))
             else:
-                rate = statistics.median(row["rounds"])
+                rate = statistics.median(rates)
                 print(f"{row['what']:60} {rate:10.1f} MB/s {row['ratio']:8.3f} {row['times_pipe']:8.2f}")
 
 
