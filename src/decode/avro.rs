@@ -149,7 +149,7 @@ fn parse(sources: &Sources) -> std::result::Result<AvroSchema, String> {
     sources.last().map(|(_, text)| schema_of(text)).ok_or_else(|| "no schema".to_owned())
 }
 
-/// Returns the schema with a text. The library reports what is none.
+/// Returns the schema with a text. The library checks it when it is used.
 fn schema_of(text: &str) -> AvroSchema {
     let mut names = Names { known: BTreeMap::new(), left: MOST_REPEATED };
     let plain = serde_json::from_str(text).map(|schema: Value| names.schema(schema, "").to_string());

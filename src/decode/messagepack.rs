@@ -20,7 +20,7 @@ const MOST_DEPTH: usize = 100;
 /// The type of timestamps.
 const TIMESTAMP: i8 = -1;
 
-/// What stands for a number that JSON does not have.
+/// The value in place of a number that JSON does not have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum NotFinite {
     /// As texts, which a column of numbers takes.

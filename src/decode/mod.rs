@@ -95,7 +95,7 @@ impl Registry {
     }
 }
 
-/// What a format took from a sample.
+/// The facts that a format took from a sample.
 #[derive(Clone, Copy)]
 pub(crate) enum Pin {
     /// The fields of objects.

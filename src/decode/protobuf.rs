@@ -228,7 +228,7 @@ fn compiled(sources: &Sources) -> std::result::Result<FileDescriptor, String> {
     let mut files = ChainFileResolver::new();
     files.add(SourceFiles(sources.clone()));
     files.add(GoogleFileResolver::new());
-    // The compiler may panic on sources that are none.
+    // The compiler may panic on a text that is no source.
     let compiled = catch_unwind(AssertUnwindSafe(|| {
         let mut compiler = Compiler::with_file_resolver(files);
         compiler.open_file(name).map(|compiler| compiler.descriptor_pool())

@@ -93,7 +93,7 @@ impl PyDecoder {
         Ok(Self { decoders: Mutex::new(decoders), types: types.map(PySchema::into_inner) })
     }
 
-    /// What the formats of columns took from the sample: True for the fields of objects, or the number of a schema.
+    /// The facts that the formats took from the sample, by column: True for the fields of objects, or the number of a schema.
     #[getter]
     fn pins<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let pins = PyDict::new(py);

@@ -355,21 +355,23 @@ impl CommitLog {
     /// An I/O error, with the path.
     pub fn max_offset(&self) -> Result<u64> {
         let files = self.listing()?;
-        let Some(first) = files.first() else {
+        let (Some(first), Some(last)) = (files.first(), files.last()) else {
             return Ok(0);
         };
         if let Some(known) = self.known_end(&files) {
             return Ok(known.end);
         }
-        // It need not be found again if no file comes after it.
-        if let Some(end) = files.last().map_or(Ok(None), |last| self.unchanged_end(last))? {
+        // If it is in the last file, no other one need be looked at.
+        if let Some(end) = self.unchanged_end(last)? {
             return Ok(end);
         }
         let Some(file) = self.last_written(&files)?.and_then(|number| files.get(number)) else {
             return Ok(first.start);
         };
         self.wait_for_end();
-        if let Some(end) = self.unchanged_end(file)? {
+        if file.start < last.start
+            && let Some(end) = self.unchanged_end(file)?
+        {
             return Ok(end);
         }
         let end = self.tail.with(|tail| {
