@@ -29,7 +29,8 @@ def run_shell(code: str, directory: Path, *, columns: int) -> str:
     done = subprocess.run(  # noqa: S603 -- our own documents
         ["/bin/sh", "-c", _LOGDEX + code],
         cwd=directory,
-        env={**os.environ, "COLUMNS": str(columns)},
+        # An empty value is none: most users' output is buffered.
+        env={**os.environ, "COLUMNS": str(columns), "PYTHONUNBUFFERED": ""},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         timeout=_TIMEOUT_SECONDS,

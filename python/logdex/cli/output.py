@@ -232,6 +232,9 @@ def counts_text(checked: dict[str, int]) -> str:
 
 def complain(text: str) -> None:
     """Print an error on standard error. If that fails, the exit code still reports the error."""
+    # One pipe may have both: what was printed before comes first.
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
     with contextlib.suppress(OSError):
         first, *more = _wrapped(f"logdex: {in_flags(without_secrets(text))}", sys.stderr)
         name = styled("logdex:", RED, sys.stderr)
