@@ -100,7 +100,7 @@ class Tables:
     def __init__(self, rows: Rows, *, empty: bool = False) -> None:
         """Take the rows; `empty` tables have none, to see the reads that a query would begin."""
         self.rows = rows.settled()
-        self.schema = pa.schema(rows.schema() if rows.exist else [])
+        self.schema = pa.schema(self.rows.schema() if rows.exist else [])
         self.reads: list[tuple[dict[str, Any], BatchStream | SegmentReader]] = []
         self._empty = empty
         self._keeps_reads = False

@@ -88,15 +88,13 @@ class Rows:
 
     def settled(self) -> Rows:
         """Return the rows so that decoded objects have the fields of the first ones in each read, whatever its conditions are."""
-        formats = self.filters.get("decode")
-        if not formats or not any(isinstance(form, str) and form in _SAMPLED for form in formats.values()):
+        formats = self.filters.get("decode") or {}
+        sampled = {name: form for name, form in formats.items() if isinstance(form, str) and form in _SAMPLED}
+        if not sampled:
             return self
         schema = self.schema()
-        fixed = {
-            name: (form, schema.field(name), True) if isinstance(form, str) and form in _SAMPLED else form
-            for name, form in formats.items()
-        }
-        return replace(self, filters={**self.filters, "decode": fixed})
+        fixed = {name: (form, schema.field(name), True) for name, form in sampled.items()}
+        return replace(self, filters={**self.filters, "decode": {**formats, **fixed}})
 
     def read(self, options: Mapping[str, Any]) -> BatchStream | SegmentReader:
         """Begin a read with these options and the filters, which come first.

@@ -269,10 +269,14 @@ class MessageStore(Source):
         if body_budget < 0:
             raise ValueError(f"body_budget must not be negative: {body_budget}")
         check_max_num(max_num)
+        if topic is None:
+            topics = self._known_topics()
+        elif is_topic_pattern(topic):
+            topics = matching_topics([topic], lambda: self._topics_here(scan=True) or ())
+        else:
+            topics = [topic]
         found = self._search.find(
-            self._known_topics()
-            if topic is None
-            else matching_topics([topic], lambda: self._topics_here(scan=True) or ()),
+            topics,
             key,
             is_any_topic=topic is None,
             begin=times.begin,
@@ -308,8 +312,7 @@ class MessageStore(Source):
         self._check_open()
         times = TimeRange.of(begin, end)
         if isinstance(topics, str) and is_topic_pattern(topics):
-            other = "find(None, key) tries every topic" if topics == ANY_TOPIC else "find(topic, key) takes a pattern"
-            raise ValueError(f"topics={topics!r}: expected the topic of each key; {other} for one key")
+            raise ValueError(f"topics={topics!r}: expected the topic of each key; {_call_for(topics)} for one key")
         check_max_num(max_num)
         check_int64(batch_size=batch_size)
         found = self._search.find_batch(
@@ -596,8 +599,7 @@ class MessageStore(Source):
         self._check_open()
         check_text(topic=topic, key=key)
         if is_topic_pattern(topic):
-            other = "find(None, key) tries every topic" if topic == ANY_TOPIC else "find(topic, key) takes a pattern"
-            raise ValueError(f"topic={topic!r}: expected one topic; {other}")
+            raise ValueError(f"topic={topic!r}: expected one topic; {_call_for(topic)}")
         from logdex.rocketmq.explain import explain  # noqa: PLC0415 -- few runs need it
 
         return explain(self, topic, key, TimeRange.of(begin, end), self._options["clock_slack_ms"])
@@ -815,6 +817,11 @@ class MessageStore(Source):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by path and options."""
         return _opened_again, (self._layout, self._options)
+
+
+def _call_for(pattern: str) -> str:
+    """Return the call that takes a pattern of topics."""
+    return "find(None, key) tries every topic" if pattern == ANY_TOPIC else "find(topic, key) takes a pattern"
 
 
 def _opened_again(layout: StoreLayout, options: dict[str, Any]) -> MessageStore:

@@ -89,7 +89,7 @@ def _say_parts(arguments: argparse.Namespace, opened: Opened) -> int:
                     blocks = getattr(status, "st_blocks", -(-status.st_size // _BLOCK_BYTES))
                     counts = {"files": 1, "file_bytes": status.st_size, "disk_bytes": blocks * _BLOCK_BYTES}
                     parts.setdefault(part, Counter()).update(counts)
-    _, used = opened.bytes_of_log()
+    used = opened.bytes_of_log()
     if used is not None and "log" in parts:
         parts["log"]["free_bytes"] = max(0, parts["log"]["file_bytes"] - used)
     names = sorted(parts, key=lambda part: -parts[part]["file_bytes"])

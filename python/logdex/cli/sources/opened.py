@@ -153,9 +153,9 @@ class Opened(Closing):
         self.rows(filters, body=body)
         return []
 
-    def bytes_of_log(self) -> tuple[int | None, int | None]:
-        """Return the first offset and the length of the log, if rows have their position in it as `phy_offset`."""
-        return None, None
+    def bytes_of_log(self) -> int | None:
+        """Return the length of the log of a store up to its last message; None: there is no such log."""
+        return None
 
     def bytes_after(self, filters: argparse.Namespace, path: str, offset: int) -> int:
         """Return how many bytes of the logs of `rows` follow a byte offset in one of their files."""

@@ -188,9 +188,9 @@ class _StoreOpened(Opened):
             )
         ]
 
-    def bytes_of_log(self) -> tuple[int, int]:
+    def bytes_of_log(self) -> int:
         log = self._store.commit_log
-        return log.min_offset, log.max_offset - log.min_offset
+        return log.max_offset - log.min_offset
 
     def held(self, topics: Sequence[str] | None) -> tuple[Sequence[str], Sequence[int]]:
         known = self._store.topics
