@@ -7,7 +7,8 @@ use std::fmt::{self, Write};
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use arrow_array::RecordBatch;
+use arrow_array::{BooleanArray, RecordBatch};
+use arrow_select::filter::filter_record_batch;
 use regex::{Captures, Regex};
 
 use super::text_rows::{Cells, PieceWriter, Row, columns, head, json_rows_with, json_text};
@@ -66,6 +67,21 @@ fn searched<'a>(row: Row<'a>, matcher: &Matcher) -> Vec<Searched<'a>> {
         texts.extend(names.iter().filter_map(whole));
     }
     texts
+}
+
+/// Returns the rows of a batch that a pattern wants.
+///
+/// # Errors
+///
+/// [`Error::InvalidArgument`] for a column of another type.
+pub(crate) fn select(batch: &RecordBatch, matcher: &Matcher) -> Result<RecordBatch, Error> {
+    let columns = columns(batch)?;
+    let is_wanted = |at| {
+        let texts = searched(Row { columns: &columns, at }, matcher);
+        matcher.wants(texts.iter().any(|each| matcher.finds(&each.text)))
+    };
+    let wanted: BooleanArray = (0..batch.num_rows()).map(|at| Some(is_wanted(at))).collect();
+    filter_record_batch(batch, &wanted).map_err(|e| Error::InvalidArgument(format!("matches: {e}")))
 }
 
 /// Writes the rows of a batch as JSON lines, each with the positions of its matches, in pieces that may end anywhere.

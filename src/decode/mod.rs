@@ -18,6 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BinaryArray, RecordBatch, StringArray, UInt32Array, new_null_array};
 use arrow_cast::cast;
 use arrow_schema::{DataType, Field, FieldRef, SchemaRef};
@@ -259,18 +260,22 @@ impl Decoders {
     /// # Errors
     /// As [`Self::schema`]; an I/O error.
     pub(crate) fn decode(&mut self, batch: RecordBatch) -> Result<RecordBatch> {
-        self.replace(batch, |decoder, array| {
-            let (values, flaws) = decoded(decoder, array)?;
+        self.replace(batch, |decoder, field, array| {
+            let (values, flaws) = decoded(decoder, bytes(field.name(), array)?)?;
             Ok((decoder.data_type(), values, flaws))
         })
     }
 
-    /// Replaces the columns of a batch by the JSON of their values, as bytes. Each value has the fields of its own schema.
+    /// Replaces the columns of a batch by the JSON of their values, as bytes. Each value has the fields of its own schema, but in a
+    /// column that was decoded before those of the column.
     ///
     /// # Errors
     /// As [`Self::decode`].
     pub(crate) fn texts(&mut self, batch: RecordBatch) -> Result<RecordBatch> {
-        self.replace(batch, |decoder, array| {
+        self.replace(batch, |decoder, field, array| {
+            let Some(array) = array.as_binary_opt::<i32>() else {
+                return Ok((DataType::Binary, texts_of(field, array)?, Vec::new()));
+            };
             let mut flaws = Vec::new();
             decoder.prepare(&array.iter().flatten().collect::<Vec<_>>())?;
             let texts = (0..).zip(array).map(|(row, value)| {
@@ -293,7 +298,7 @@ impl Decoders {
     fn replace(
         &mut self,
         batch: RecordBatch,
-        mut of: impl FnMut(&mut dyn Decode, &BinaryArray) -> Result<(DataType, ArrayRef, Vec<(u32, String)>)>,
+        mut of: impl FnMut(&mut dyn Decode, &FieldRef, &ArrayRef) -> Result<(DataType, ArrayRef, Vec<(u32, String)>)>,
     ) -> Result<RecordBatch> {
         if self.columns.is_empty() {
             return Ok(batch);
@@ -309,7 +314,7 @@ impl Decoders {
                 Error::InvalidArgument(format!("decode: {column}: expected one of the columns {}", names.join(", ")))
             })?;
             let Some((field, array)) = columns.get_mut(place) else { continue };
-            let (data_type, values, flaws) = of(decoder.as_mut(), bytes(column, array)?)?;
+            let (data_type, values, flaws) = of(decoder.as_mut(), field, array)?;
             *field = Arc::new(Field::new(&*column, data_type, true));
             *array = values;
             let prefix = if is_one { String::new() } else { format!("{column}: ") };
@@ -377,6 +382,18 @@ fn numbered_files(directory: &Path, extension: &str) -> Result<BTreeMap<u32, Pat
         }
     }
     Ok(files)
+}
+
+/// Returns the JSON of decoded values; of texts, these alone.
+///
+/// # Errors
+/// `InvalidArgument` for a type that has no JSON.
+fn texts_of(field: &FieldRef, array: &ArrayRef) -> Result<ArrayRef> {
+    let refused = |e| Error::InvalidArgument(format!("decode: {}: {e}", field.name()));
+    if array.data_type() == &DataType::Utf8 {
+        return cast(array, &DataType::Binary).map_err(refused);
+    }
+    Ok(Arc::new(BinaryArray::from_iter(json_texts(field, array).map_err(refused)?)))
 }
 
 fn bytes<'a>(column: &str, array: &'a ArrayRef) -> Result<&'a BinaryArray> {

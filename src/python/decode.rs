@@ -122,8 +122,10 @@ impl PyDecoder {
 
     /// Return a batch whose columns are the JSON of the decoded values as bytes, each with the fields of its own schema.
     ///
+    /// A column that is not of bytes was decoded before, and has no other fields.
+    ///
     /// Raises:
-    ///     ValueError: A column is missing or not of bytes.
+    ///     ValueError: A column is missing.
     ///     OSError: A schema cannot be read.
     fn texts(&self, py: Python<'_>, batch: PyRecordBatch) -> PyResult<ArrowBatch> {
         Ok(ArrowBatch(py.detach(|| lock(&self.decoders).texts(batch.into_inner()))?))

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
 use pyo3_arrow::PyRecordBatch;
 
-use super::convert;
+use super::convert::{self, ArrowBatch};
 use super::handle::Raised;
 use super::integer;
 use super::text_rows::with_zone;
@@ -133,6 +133,15 @@ impl PyPattern {
     #[getter]
     fn invert(&self) -> bool {
         self.0.invert
+    }
+
+    /// Return the rows of a batch of messages or records that match; with `invert` those that do not.
+    ///
+    /// Raises:
+    ///     ValueError: A column has another type than in a read.
+    fn select(&self, py: Python<'_>, batch: PyRecordBatch) -> PyResult<ArrowBatch> {
+        let batch = batch.into_inner();
+        Ok(ArrowBatch(py.detach(|| match_rows::select(&batch, &Matcher::new(&self.0)?))?))
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {

@@ -400,7 +400,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "dest": "matches",
         "type": _pattern,
         "metavar": "REGEX",
-        "help": "only with a match of this regular expression in the body; `logdex grep --help` has more",
+        "help": "only with a match of this regular expression in the body as it is stored; `logdex grep --help` has more",
     },
     "--where": {
         "metavar": "EXPR",

@@ -2,8 +2,8 @@
 //!
 //! The length of the file relates S to N; each N above the count is tried. A geometry fits if the newest entry is reachable
 //! from its own slot, and so is every other entry (up to [`SAMPLES`] entries, spread over the file: a wrong geometry passes
-//! one such test with a probability of about 1 in S). For a file with more than a few entries the broker's own ratio is tried
-//! first, with [`FEW_SAMPLES`]: each sample costs a few random reads.
+//! one such test with a probability of about 1 in S). For a file with many slots, or with more than a few entries, the broker's own
+//! ratio is tried first, with [`FEW_SAMPLES`]: each sample costs a few random reads, and all other geometries seconds.
 
 use std::io;
 
@@ -55,7 +55,7 @@ pub(crate) fn infer<S: ReadAt>(source: &S, given: Option<Geometry>) -> io::Resul
         return Ok(Fits { first: vec![given], count: 1 });
     }
     if let Some(usual) = usual_geometry(source.len())
-        && (count > CERTAIN || (count > 1 && source.is_far() && usual.hash_slots() >= MANY_SLOTS))
+        && (count > CERTAIN || (count > 1 && usual.hash_slots() >= MANY_SLOTS))
         && usual.max_entries() >= count
         && fits(source, usual, count, Links::All, FEW_SAMPLES)?
     {

@@ -9,6 +9,7 @@ import sys
 import zlib
 from typing import TYPE_CHECKING, Any
 
+import msgpack
 import pytest
 
 import golden_kafka
@@ -159,3 +160,29 @@ def test_a_body_that_cannot_be_decompressed_is_named(
     ran = logdex_command("grep", "-c", "order", tmp_path / "store")
     assert (ran.out, ran.code) == ("1\n", 1)
     assert "at byte 0: expected a body that can be decompressed" in caplog.text
+
+
+def test_decoded_bodies_are_searched_as_json(tmp_path: Path, logdex_command: Callable[..., Any]) -> None:
+    root = tmp_path / "store"
+    bodies = [msgpack.packb({"status": "FAILED", "user": {"id": 7}}), msgpack.packb({"other": "FAILED"}), b"\xc1FAILED"]
+    with StoreWriter.open(root, services=False) as writer:
+        for body in bodies:
+            writer.put_message("T", body, tags="A")
+    decode = ["--decode", "body=msgpack"]
+    assert logdex_command("grep", "-c", "FAILED", root).out == "3\n"
+    ran = logdex_command("grep", '"status" *: *"FAILED"', root, *decode, "--json", "--body")
+    [row] = ran.rows
+    assert (ran.code, json.loads(row["body"])) == (0, {"status": "FAILED", "user": {"id": 7}})
+    [match] = row["matches"]
+    assert row["body"][match["begin"] : match["end"]] == '"status":"FAILED"'
+    assert "messages that do not decode, and were not searched there: 1;" in ran.err
+    # Each object is searched with all of its fields.
+    assert logdex_command("grep", "-c", "FAILED", root, *decode).out == "2\n"
+    assert logdex_command("grep", "-c", "-v", '"status"', root, *decode).out == "2\n"
+    assert logdex_command("grep", "-c", "FAILED", root, *decode, "-m", "1").out == "1\n"
+    assert logdex_command("grep", "-o", '"id":[0-9]', root, *decode).out == '"id":7\n'
+    assert logdex_command("grep", "-c", "A", root, *decode, "--in", "keys").code == 1
+    where = logdex_command("grep", "-o", "FAILED", root, *decode, "--where", "body.user.id = 7")
+    assert (where.out, where.code) == ("FAILED\n", 0)
+    assert logdex_command("grep", "FAILED", root, *decode, "--where", "body.user.id = 8").code == 1
+    assert logdex_command("grep", "FAILED", root, "--decode", "value=json").code == 2

@@ -102,7 +102,7 @@ def test_a_forked_child_never_waits_for_a_lock_of_its_parent(tmp_path: Path) -> 
                         }}
                         if callable(value):
                             value(*arguments.get(name, []))
-                            print(type(owner).__name__, name)
+                            print(type(owner).__name__, name, flush=True)
                     except ValueError as error:
                         assert "to the process that opened" in str(error), error
                 repr(owner)
