@@ -8,7 +8,6 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use arrow_array::{BooleanArray, RecordBatch};
-use arrow_select::filter::filter_record_batch;
 use regex::{Captures, Regex};
 
 use super::text_rows::{Cells, PieceWriter, Row, columns, head, json_rows_with, json_text};
@@ -69,19 +68,19 @@ fn searched<'a>(row: Row<'a>, matcher: &Matcher) -> Vec<Searched<'a>> {
     texts
 }
 
-/// Returns the rows of a batch that a pattern wants.
+/// Returns whether a pattern wants each row of a batch.
 ///
 /// # Errors
 ///
 /// [`Error::InvalidArgument`] for a column of another type.
-pub(crate) fn select(batch: &RecordBatch, matcher: &Matcher) -> Result<RecordBatch, Error> {
+#[cfg_attr(not(feature = "python"), expect(dead_code, reason = "for `logdex grep`"))]
+pub(crate) fn wanted(batch: &RecordBatch, matcher: &Matcher) -> Result<BooleanArray, Error> {
     let columns = columns(batch)?;
     let is_wanted = |at| {
         let texts = searched(Row { columns: &columns, at }, matcher);
         matcher.wants(texts.iter().any(|each| matcher.finds(&each.text)))
     };
-    let wanted: BooleanArray = (0..batch.num_rows()).map(|at| Some(is_wanted(at))).collect();
-    filter_record_batch(batch, &wanted).map_err(|e| Error::InvalidArgument(format!("matches: {e}")))
+    Ok((0..batch.num_rows()).map(|at| Some(is_wanted(at))).collect())
 }
 
 /// Writes the rows of a batch as JSON lines, each with the positions of its matches, in pieces that may end anywhere.

@@ -7,8 +7,10 @@
 #[cfg_attr(not(feature = "python"), expect(dead_code, reason = "for `logdex --version`"))]
 pub(crate) const CODECS: [&str; 5] = ["gzip", "lz4", "snappy", "zlib", "zstd"];
 
+mod deflate;
 pub(crate) mod lz4_frame;
 mod output;
 pub(crate) mod zstd_frame;
 
+pub(crate) use deflate::Inflater;
 pub(crate) use output::{DecodeError, FIRST, Output};

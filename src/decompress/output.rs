@@ -77,6 +77,27 @@ impl Output {
         if self.filled > self.limit { Err(self.too_long()) } else { Ok(()) }
     }
 
+    /// Lets a decoder write its whole output into free space, first for `first` bytes, then for four times as many until it fits.
+    ///
+    /// `decode` returns the bytes that it wrote, or `None` if they do not fit; its own error ends this.
+    pub(crate) fn write_whole<E>(
+        &mut self,
+        first: usize,
+        mut decode: impl FnMut(&mut [u8]) -> Option<Result<usize, E>>,
+    ) -> Result<Result<(), E>, DecodeError> {
+        let mut more = first;
+        loop {
+            let (_, free) = self.free(more);
+            let len = free.len();
+            match decode(free) {
+                Some(Ok(written)) => return self.add(written).map(Ok),
+                Some(Err(error)) => return Ok(Err(error)),
+                None if len > self.limit => return Err(self.too_long()),
+                None => more = len.saturating_mul(4),
+            }
+        }
+    }
+
     pub(crate) fn filled(&self) -> &[u8] {
         self.bytes.get(..self.filled).unwrap_or_default()
     }

@@ -9,24 +9,14 @@ use super::{DecodeError, FIRST, Output};
 
 /// Decodes all frames of `input`.
 pub(crate) fn decode(decoder: &mut zstd_safe::DCtx<'_>, input: &[u8], output: &mut Output) -> Result<(), DecodeError> {
-    let mut more = FIRST;
-    loop {
-        let (_, free) = output.free(more);
-        let len = free.len();
-        match decoder.decompress(free, input) {
-            Ok(produced) => return output.add(produced),
-            Err(code) => {
-                let reason = zstd_safe::get_error_name(code);
-                if reason != OUTPUT_FULL {
-                    return Err(DecodeError::Undecodable { kind: "Zstandard", reason: reason.to_owned() });
-                }
-                if len > output.limit() {
-                    return Err(output.too_long());
-                }
-                more = len.saturating_mul(4);
-            }
+    output.write_whole(FIRST, |free| match decoder.decompress(free, input) {
+        Ok(written) => Some(Ok(written)),
+        Err(code) => {
+            let reason = zstd_safe::get_error_name(code);
+            let failed = || Err(DecodeError::Undecodable { kind: "Zstandard", reason: reason.to_owned() });
+            (reason != OUTPUT_FULL).then(failed)
         }
-    }
+    })?
 }
 
 /// The library's text of `ZSTD_error_dstSize_tooSmall`.

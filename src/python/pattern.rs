@@ -1,6 +1,7 @@
 //! `Pattern`, and the matches of a pattern in rows as text and in previews.
 
-use pyo3::exceptions::PyTypeError;
+use arrow_select::filter::filter_record_batch;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
 use pyo3_arrow::PyRecordBatch;
@@ -141,7 +142,8 @@ impl PyPattern {
     ///     ValueError: A column has another type than in a read.
     fn select(&self, py: Python<'_>, batch: PyRecordBatch) -> PyResult<ArrowBatch> {
         let batch = batch.into_inner();
-        Ok(ArrowBatch(py.detach(|| match_rows::select(&batch, &Matcher::new(&self.0)?))?))
+        let wanted = py.detach(|| match_rows::wanted(&batch, &Matcher::new(&self.0)?))?;
+        Ok(ArrowBatch(filter_record_batch(&batch, &wanted).map_err(|e| PyValueError::new_err(e.to_string()))?))
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {

@@ -4,13 +4,11 @@
 //! input fills it, up to a limit. Source: `org.apache.kafka.common.compress`.
 
 use std::fmt;
-use std::io::Read;
 
-use flate2::bufread::MultiGzDecoder;
 use zstd::zstd_safe;
 
 use crate::decompress::lz4_frame::{self, HeaderChecksum};
-use crate::decompress::{DecodeError, FIRST, Output, zstd_frame};
+use crate::decompress::{DecodeError, Inflater, Output, zstd_frame};
 use crate::report::{Flaw, Kind};
 
 /// The magic of a stream of the xerial Snappy library. Two version numbers follow it.
@@ -60,6 +58,7 @@ impl Codec {
 /// Decoders and their output buffer, reused from batch to batch.
 pub(crate) struct Decoder {
     output: Output,
+    inflater: Option<Inflater>,
     zstd: Option<zstd_safe::DCtx<'static>>,
 }
 
@@ -72,7 +71,7 @@ impl fmt::Debug for Decoder {
 impl Decoder {
     /// More than `limit` uncompressed bytes are an error.
     pub(crate) fn new(limit: usize) -> Self {
-        Self { output: Output::new(limit), zstd: None }
+        Self { output: Output::new(limit), inflater: None, zstd: None }
     }
 
     /// The most uncompressed bytes.
@@ -85,7 +84,7 @@ impl Decoder {
         self.output.clear();
         let decoded = match codec {
             Codec::None => return Err(undecodable("none", "it is not compressed")),
-            Codec::Gzip => gzip(stored, &mut self.output),
+            Codec::Gzip => self.inflater.get_or_insert_with(Inflater::new).gzip(stored, &mut self.output),
             Codec::Snappy => snappy(stored, &mut self.output),
             Codec::Lz4 => {
                 // COMPAT(kafka Lz4BlockInputStream): frames of magic 0 have the checksum of another range.
@@ -117,20 +116,6 @@ impl Decoder {
 
 fn undecodable(kind: &str, reason: &str) -> Flaw {
     Flaw::new(Kind::Records, format_args!("{kind} data"), reason)
-}
-
-fn gzip(stored: &[u8], output: &mut Output) -> Result<(), DecodeError> {
-    let mut decoder = MultiGzDecoder::new(stored);
-    loop {
-        // Twice as many bytes each time.
-        let more = output.filled().len().max(FIRST);
-        let (_, free) = output.free(more);
-        let read = decoder.read(free).map_err(|e| DecodeError::Undecodable { kind: "gzip", reason: e.to_string() })?;
-        if read == 0 {
-            return Ok(());
-        }
-        output.add(read)?;
-    }
 }
 
 fn snappy(stored: &[u8], output: &mut Output) -> Result<(), DecodeError> {

@@ -6,11 +6,9 @@
 
 use std::fmt;
 
-use flate2::{Decompress, FlushDecompress, Status};
 use zstd::zstd_safe;
 
-use crate::decompress::{DecodeError, Output, lz4_frame, zstd_frame};
-use crate::io::usize_of;
+use crate::decompress::{DecodeError, Inflater, Output, lz4_frame, zstd_frame};
 use crate::rocketmq::commit_log::frame::COMPRESSED;
 
 /// The reason why a body cannot be decoded.
@@ -55,7 +53,7 @@ impl From<DecodeError> for BodyError {
 /// Decoders and their output buffer, used for all bodies.
 pub struct BodyDecoder {
     output: Output,
-    zlib: Option<Decompress>,
+    inflater: Option<Inflater>,
     zstd: Option<zstd_safe::DCtx<'static>>,
 }
 
@@ -68,7 +66,7 @@ impl fmt::Debug for BodyDecoder {
 impl BodyDecoder {
     /// Bodies of more than `limit` bytes are refused.
     pub fn new(limit: usize) -> Self {
-        Self { output: Output::new(limit), zlib: None, zstd: None }
+        Self { output: Output::new(limit), inflater: None, zstd: None }
     }
 
     /// Returns the body that the producer sent, from the stored bytes.
@@ -81,38 +79,12 @@ impl BodyDecoder {
         }
         self.output.clear();
         match (sys_flag >> 8) & 7 {
-            0 | 3 => zlib(self.zlib.get_or_insert_with(|| Decompress::new(true)), stored, &mut self.output),
+            0 | 3 => self.inflater.get_or_insert_with(Inflater::new).zlib(stored, &mut self.output),
             1 => lz4_frame::decode(stored, &mut self.output),
             2 => zstd_frame::decode(self.zstd.get_or_insert_with(zstd_safe::DCtx::create), stored, &mut self.output),
             other => return Err(BodyError::UnknownType(other.to_le_bytes()[0])),
         }?;
         Ok(self.output.filled())
-    }
-}
-
-fn zlib(decoder: &mut Decompress, stored: &[u8], output: &mut Output) -> Result<(), DecodeError> {
-    let fail = |reason: &str| DecodeError::Undecodable { kind: "zlib", reason: reason.to_owned() };
-    decoder.reset(true);
-    let mut rest = stored;
-    // All input is there, so most bodies need one call. With `Finish` such a call keeps no window.
-    loop {
-        // Double the buffer each time.
-        let more = output.filled().len().max(1);
-        let (_, free) = output.free(more);
-        let (before_in, before_out) = (decoder.total_in(), decoder.total_out());
-        let status = decoder
-            .decompress(rest, free, FlushDecompress::Finish)
-            .map_err(|e| fail(e.message().unwrap_or("not in the format")))?;
-        let consumed = usize_of(decoder.total_in() - before_in);
-        let produced = usize_of(decoder.total_out() - before_out);
-        rest = rest.get(consumed..).unwrap_or_default();
-        output.add(produced)?;
-        if status == Status::StreamEnd {
-            return Ok(());
-        }
-        if consumed == 0 && produced == 0 {
-            return Err(fail("the data is truncated"));
-        }
     }
 }
 
