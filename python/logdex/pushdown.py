@@ -6,8 +6,10 @@ from collections import defaultdict
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from logdex import _core
 from logdex import open as open_source
 from logdex._types import MAX_INT32, MAX_INT64, MIN_INT64
 from logdex.hash_index.query import Milliseconds
@@ -17,14 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from os import PathLike
 
-    from arro3.core import Schema
+    from arro3.core import RecordBatch, Schema
 
     from logdex._core import BatchStream, SegmentReader
 
 MIRRORED = {"Gt": "Lt", "GtEq": "LtEq", "Lt": "Gt", "LtEq": "GtEq", "Eq": "Eq"}
 """Comparisons of two values, with those that mean the same if the operands change places."""
-_SAMPLED = ("json", "msgpack")
-"""Formats of objects whose fields are those of the first batch."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MS = timedelta(milliseconds=1)
 
@@ -89,12 +89,17 @@ class Rows:
     def settled(self) -> Rows:
         """Return the rows so that decoded objects have the fields of the first ones in each read, whatever its conditions are."""
         formats = self.filters.get("decode") or {}
-        sampled = {name: form for name, form in formats.items() if isinstance(form, str) and form in _SAMPLED}
-        if not sampled:
+        settled = _core.Decoder(formats, self._first).settled
+        if not settled:
             return self
-        schema = self.schema()
-        fixed = {name: (form, schema.field(name), True) for name, form in sampled.items()}
+        fixed = {name: (formats[name], *rest) for name, rest in settled.items()}
         return replace(self, filters={**self.filters, "decode": {**formats, **fixed}})
+
+    def _first(self, columns: list[str]) -> RecordBatch | None:
+        """Return columns of the first rows, as they are stored; None: there are none."""
+        stored = {name: value for name, value in self.filters.items() if name != "decode"}
+        with closing(replace(self, filters=stored).read({"columns": columns})) as stream:
+            return next((batch for batch in iter(partial(next, stream, None), None) if batch.num_rows), None)
 
     def read(self, options: Mapping[str, Any]) -> BatchStream | SegmentReader:
         """Begin a read with these options and the filters, which come first.

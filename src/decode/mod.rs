@@ -242,9 +242,10 @@ impl Decoders {
         Ok(Self { columns: columns.collect::<Result<_>>()? })
     }
 
-    /// Returns what the formats of columns took from the sample.
-    pub(crate) fn pins(&self) -> Vec<(String, Pin)> {
-        self.columns.iter().filter_map(|each| Some((each.column.clone(), each.decoder.pin()?))).collect()
+    /// Returns what the formats of columns took from the sample, and the types of the columns.
+    pub(crate) fn pins(&self) -> Vec<(String, Pin, DataType)> {
+        let pin = |each: &ColumnDecoder| Some((each.column.clone(), each.decoder.pin()?, each.decoder.data_type()));
+        self.columns.iter().filter_map(pin).collect()
     }
 
     /// The schema of decoded batches: the columns have other types, and there is a column with errors.

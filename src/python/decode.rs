@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use arrow_array::{RecordBatch, RecordBatchReader};
-use arrow_schema::{ArrowError, SchemaRef};
+use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 use pyo3::Borrowed;
 use pyo3::exceptions::{PyLookupError, PyOSError};
 use pyo3::prelude::*;
@@ -12,7 +12,7 @@ use pyo3::types::PyDict;
 use pyo3_arrow::{PyRecordBatch, PySchema};
 
 use super::batch_stream::Batches;
-use super::convert::ArrowBatch;
+use super::convert::{ArrowBatch, ArrowSchema};
 use super::handle::lock;
 use super::signals::raise_later;
 use crate::decode::{Decoders, Format, Pin, Sources, with_types};
@@ -71,7 +71,8 @@ fn read_schema(url: &str, number: u32, kind: &str) -> Result<std::result::Result
 /// Args:
 ///     formats: As `decode=` of `MessageStore.messages`. Besides, `(format, number)` is a format with a URL whose column has the fields of the
 ///         schema with this number, and `(format, schema, True)` objects that have no other fields.
-///     sample: A batch that shows the types which the formats alone do not.
+///     sample: Called with the names of columns whose types the formats alone do not show; returns a batch with them, or None if there are
+///         no rows. None: these columns have no fields.
 ///     types: Other types that decoded columns get. A value that does not fit is null; None: none.
 ///
 /// Raises:
@@ -81,16 +82,27 @@ fn read_schema(url: &str, number: u32, kind: &str) -> Result<std::result::Result
 struct PyDecoder {
     decoders: Mutex<Decoders>,
     types: Option<SchemaRef>,
+    /// The columns whose types the formats alone do not show.
+    sampled: Vec<String>,
 }
 
 #[pymethods]
 impl PyDecoder {
     #[new]
     #[pyo3(signature = (formats, sample=None, types=None))]
-    fn new(py: Python<'_>, formats: Formats, sample: Option<PyRecordBatch>, types: Option<PySchema>) -> PyResult<Self> {
+    fn new(
+        py: Python<'_>,
+        formats: Formats,
+        sample: Option<Bound<'_, PyAny>>,
+        types: Option<PySchema>,
+    ) -> PyResult<Self> {
+        let sampled = formats.0.iter().filter(|(_, format)| format.needs_sample());
+        let sampled: Vec<String> = sampled.map(|(column, _)| column.clone()).collect();
+        let sample = sample.filter(|_| !sampled.is_empty()).map(|read| read.call1((sampled.clone(),))).transpose()?;
+        let sample = sample.map(|batch| batch.extract::<Option<PyRecordBatch>>()).transpose()?.flatten();
         let sample = sample.map(PyRecordBatch::into_inner);
         let decoders = py.detach(|| Decoders::new(formats.0, sample.as_ref(), &(Arc::new(read_schema) as _)))?;
-        Ok(Self { decoders: Mutex::new(decoders), types: types.map(PySchema::into_inner) })
+        Ok(Self { decoders: Mutex::new(decoders), types: types.map(PySchema::into_inner), sampled })
     }
 
     /// The facts that the formats took from the sample, by column: True for the fields of objects, or the number of a schema.
@@ -98,13 +110,30 @@ impl PyDecoder {
     fn pins<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let pins = PyDict::new(py);
         // A decoder of another thread may hold the lock and wait for Python.
-        for (column, pin) in py.detach(|| lock(&self.decoders).pins()) {
+        for (column, pin, _) in py.detach(|| lock(&self.decoders).pins()) {
             match pin {
                 Pin::Inferred => pins.set_item(column, true)?,
                 Pin::Schema(number) => pins.set_item(column, number)?,
             }
         }
         Ok(pins)
+    }
+
+    /// The rest of each format that needed the sample: `(format, *rest)` needs none, and the column has the same type.
+    #[getter]
+    fn settled<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let settled = PyDict::new(py);
+        let pins = py.detach(|| lock(&self.decoders).pins());
+        for (column, pin, data_type) in pins.into_iter().filter(|(column, ..)| self.sampled.contains(column)) {
+            match (pin, data_type) {
+                (Pin::Inferred, DataType::Struct(fields)) => {
+                    settled.set_item(column, (ArrowSchema(Arc::new(Schema::new(fields))), true))?;
+                }
+                (Pin::Inferred, _) => {}
+                (Pin::Schema(number), _) => settled.set_item(column, (number,))?,
+            }
+        }
+        Ok(settled)
     }
 
     /// Return a batch with decoded columns, and the reasons of rows that do not decode in `body_error`.

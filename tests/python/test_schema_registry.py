@@ -9,9 +9,12 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 import fastavro
+import polars as pl
 import pyarrow as pa
 import pytest
 
+import logdex.duckdb
+import logdex.polars
 from logdex import _schema_registry
 from logdex.cli import main
 from logdex.rocketmq import MessageStore, StoreWriter
@@ -209,3 +212,22 @@ def test_references_that_lead_back_or_are_missing(tmp_path: Path, registry: Regi
     assert errors[0].startswith("schema 6: 'subject'")
     assert errors[1].startswith("schema 7: ")
     assert errors[2] == "schema 8: expected at most 200 references"
+
+
+def test_a_query_has_the_fields_of_the_first_rows_whatever_its_conditions_are(
+    tmp_path: Path, registry: Registry
+) -> None:
+    registry.add(3, schema=json.dumps(OLDER))
+    registry.add(12, schema=json.dumps(NEWER))
+    with StoreWriter.open(tmp_path / "store") as writer:
+        writer.put_message("Old", _avro(OLDER, {"id": 1}, 3))
+        writer.put_message("New", _avro(NEWER, {"id": 2, "country": "de"}, 12))
+    decode = {"body": f"avro:{registry.url()}"}
+    with MessageStore.open(tmp_path / "store") as store:
+        scan = logdex.polars.scan(store, decode=decode)
+        for topic, order in (("Old", {"id": 1, "country": "?"}), ("New", {"id": 2, "country": "de"})):
+            rows = scan.filter(pl.col("topic") == topic).select("body").collect()
+            assert rows.schema == scan.select("body").collect_schema()
+            assert rows["body"].to_list() == [order]
+        database = logdex.duckdb.connect(store, decode=decode)
+        assert database.sql("SELECT body.country FROM messages WHERE topic = 'Old'").fetchall() == [("?",)]

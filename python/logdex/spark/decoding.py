@@ -95,21 +95,17 @@ class Decoding:
         if unread:
             known = ", ".join(name for name, kind in columns.items() if kind == pa.binary())
             raise ValueError(f"option decode: expected a column of bytes ({known}), found {', '.join(unread)}")
-        rows = None
-        needing = [name for name, form in formats.items() if isinstance(form, str) and _needs_sample(form)]
-        if needing:
-            rows = sample(needing)
-        decoder = _core.Decoder(formats, rows)
+        decoder = _core.Decoder(formats, sample)
         empty = pa.RecordBatch.from_arrays([pa.array([], pa.binary())] * len(formats), names=list(formats))
         found = pa.schema(decoder.decode(empty).schema)
         types = {name: _spark_type(found.field(name).type, name) for name in formats}
-        for name in needing:
+        settled = decoder.settled
+        for name in settled:
             if not found.field(name).type.num_fields:
                 raise ValueError(f"option decode: no row shows the fields of {name}: write their types in .schema(...)")
-        pins = decoder.pins
-        resolved = {name: _resolved(form, found.field(name).type, pins.get(name)) for name, form in formats.items()}
+        resolved = {name: (form, *settled[name]) if name in settled else form for name, form in formats.items()}
         own = {name: arrow_type(each) for name, each in types.items()}
-        return cls(resolved, {**columns, ERRORS: pa.utf8(), **own}, pins)
+        return cls(resolved, {**columns, ERRORS: pa.utf8(), **own}, decoder.pins)
 
     def names(self, names: Iterable[str]) -> list[str]:
         """Return the names of columns, and the column of errors if one of them is decoded."""
@@ -175,17 +171,6 @@ def _formats(options: Mapping[str, str]) -> dict[str, str]:
             raise ValueError(f"option decode: {column} has two formats")
         found[column] = form
     return found
-
-
-def _needs_sample(form: str) -> bool:
-    return form in _OBJECTS or form.partition(":")[2].startswith(("http://", "https://"))
-
-
-def _resolved(form: Any, kind: Any, pin: Any) -> Any:
-    """Return a format that needs no sample."""
-    if not isinstance(form, str) or pin is None:
-        return form
-    return (form, pa.schema(list(kind)), True) if pin is True else (form, pin)
 
 
 def _spark_type(kind: Any, column: str) -> DataType:
