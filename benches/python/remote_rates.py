@@ -1,6 +1,6 @@
 """Count and time the requests of a first lookup in a store of 10 index files of the broker's size, 50 ms a request.
 
-    python benches/python/remote_rates.py [--files 10] [--finds 20] [--delay-ms 50] [--dir DIR] [--sealed]
+    python benches/python/remote_rates.py [--files 10] [--rounds 20] [--delay-ms 50] [--dir DIR] [--sealed] [--json] [--short]
     python benches/python/remote_rates.py --files 1000 --slots 10000 --entries 40000 --sealed
 
 Makes its own store in a temporary folder (5 GB): one file of the log with its queues, and full index files of 5,000,000 slots
@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import statistics
 import sys
 import tempfile
@@ -54,18 +55,31 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--files", type=int, default=10)
-    parser.add_argument("--finds", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=20, help="keys, each found in a store that was just opened")
     parser.add_argument("--delay-ms", type=float, default=50)
     parser.add_argument("--slots", type=int, default=5_000_000, help="slots of an index file")
     parser.add_argument("--entries", type=int, default=20_000_000, help="entries of an index file")
     parser.add_argument("--sealed", action="store_true", help="seal the store")
     parser.add_argument("--dir", type=Path, help="make the store here, or take the one that is there")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--short", action="store_true", help="small and once, to see that it runs")
     given = parser.parse_args()
+    if given.short:
+        given.files, given.slots, given.entries, given.rounds = 3, 1_000, 4_000, 1
     with tempfile.TemporaryDirectory(prefix="logdex-remote-") as scratch:
         root = (given.dir or Path(scratch)) / "store"
         if not (root / "index").exists():
             make(root, given.files, given.slots, given.entries)
-        measure(root, message_count(given.entries), given.finds, given.delay_ms / 1000, is_sealed=given.sealed)
+        figures = measure(
+            root, message_count(given.entries), given.rounds, given.delay_ms / 1000, is_sealed=given.sealed
+        )
+    if given.json:
+        what = f"{given.files:,} index files{', sealed' if given.sealed else ''}"
+        turns = figures.pop("rounds")
+        print(json.dumps({"what": what, "unit": "s", "rounds": figures.pop("seconds"), "turns": turns, **figures}))
+        return
+    for name, values in figures.items():
+        print(f"{name}: median {statistics.median(values):.3g}, {min(values):.3g} to {max(values):.3g}")
 
 
 def make(root: Path, files: int, slot_count: int, max_entries: int) -> None:
@@ -118,15 +132,15 @@ def write_index(path: Path, entries: np.ndarray[Any, np.dtype[np.void]], slot_co
         entries.tofile(file)
 
 
-def measure(root: Path, messages: int, finds: int, delay_s: float, *, is_sealed: bool) -> None:
-    """Open and find, each time with other options, so that nothing is in memory."""
+def measure(root: Path, messages: int, finds: int, delay_s: float, *, is_sealed: bool) -> dict[str, list[float]]:
+    """Open and find, each time with other options, so that nothing is in memory; return seconds and counts by round."""
     server = serve(root)
-    figures: list[tuple[int, int, float, int]] = []
+    figures: dict[str, list[float]] = {"seconds": [], "rounds": [], "requests": [], "longest chain": []}
     if is_sealed and not (root / "_logdex").exists():
         options = {"aws_endpoint": f"http://127.0.0.1:{server.server_port}", "aws_region": "x"}
         options |= {"aws_access_key_id": "sealing", "aws_secret_access_key": "unused"}
         with MessageStore.open(f"s3://{BUCKET}/store", storage_options=options) as store:
-            print(store.seal())
+            store.seal()
     with SlowProxy(server.server_port, delay_s) as proxy, MessageStore.open(root, sealed="never") as local:
         for number in range(finds):
             chosen = number * 7919 % messages
@@ -143,21 +157,22 @@ def measure(root: Path, messages: int, finds: int, delay_s: float, *, is_sealed:
                 raise SystemExit(f"{key}: {offsets}")
             hashed = _core.key_hash(_core.index_key(topic, key))
             chains = [_core.read_chain(file, hashed, 0)[3] for file in local.index.files] if local.index else []
-            figures.append((proxy.rounds, len(proxy.requests), took, max(chains)))
-            print(
-                f"{proxy.rounds:3} rounds {len(proxy.requests):4} requests {took:7.3f} s, longest chain {max(chains)}"
-            )
+            for values, value in zip(
+                figures.values(), (took, proxy.rounds, len(proxy.requests), max(chains)), strict=True
+            ):
+                values.append(value)
             if number == 0:
-                first = proxy.requests[0].began
-                for request in proxy.requests:
-                    print(
-                        f"    {request.began - first:7.3f} {request.method} {unquote(request.target)} {request.range or ''}"
-                    )
-    for name, values in zip(
-        ("rounds", "requests", "seconds", "longest chain"), zip(*figures, strict=True), strict=True
-    ):
-        print(f"{name}: median {statistics.median(values):.3g}, {min(values):.3g} to {max(values):.3g}")
+                tell(proxy)
     server.shutdown()
+    return figures
+
+
+def tell(proxy: SlowProxy) -> None:
+    """Print requests on standard error, with their times from the first on."""
+    first = proxy.requests[0].began
+    for request in proxy.requests:
+        text = f"    {request.began - first:7.3f} {request.method} {unquote(request.target)} {request.range or ''}"
+        print(text, file=sys.stderr)
 
 
 class StoreServer(ThreadingHTTPServer):

@@ -1,16 +1,17 @@
-"""Rates of a sealed index: sealing, size, one search on a cold disk, 1, 1,000 and a million keys at once.
+"""Rates of a sealed index: sealing, size, one search on a cold disk, 1, 1,000, 250,000 and a million keys at once.
 
-    python benches/python/sealed_rates.py --entries 20000000 --directory /tmp/sealed-rates [--spark]
+    python benches/python/sealed_rates.py [--entries 19999999] [--dir DIR] [--spark] [--json] [--short]
 
 It makes a store of one full index file, whose entries lead past the end of a short log, so that a search for a missing key
 reads the index alone. Reads are the read calls of this process (`/proc/self/io`). Next to each figure is that of the index file
-itself. Times in memory are processor time, so that both sides are compared on one processor. With `--spark` a session of two
-cores seals the store as well.
+itself, measured in turns. Times in memory are processor time, so that both sides are compared on one processor. With `--spark` a
+session of two cores seals the store as well.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import shutil
@@ -19,8 +20,9 @@ import sys
 import tempfile
 import time
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
@@ -28,10 +30,14 @@ from logdex._core import SealedStore, sealed_directory
 from logdex.rocketmq import IndexService, MessageStore, StoreWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 ROWS = 500_000
 SPAN_MS = 20_000_000
+ASKED = (1, 1_000, 250_000, 1_000_000)
+SHORT_ENTRIES = 40_000
+ENTRY_BYTES = 21.0
+"""Bytes of an index file for an entry: 20, and a slot for every fourth."""
 
 
 def make_store(root: Path, entries: int) -> None:
@@ -82,8 +88,26 @@ def processor_time(call: Callable[[], object]) -> float:
     return time.process_time() - begun
 
 
-def measure_spark(root: Path, entries: int, rounds: int) -> None:
-    """Seal on Spark; the first time starts Python and compiles."""
+class Figure(NamedTuple):
+    """Figures of the sealed index by round, and those of the index files."""
+
+    what: str
+    unit: str
+    rounds: list[float]
+    files: list[float] | None = None
+
+
+def sealings(root: Path, entries: int, rounds: int) -> Iterator[Figure]:
+    """Seal the store."""
+    with MessageStore.open(root, sealed="never") as store:
+        seconds = [timed(store.seal) for _ in range(rounds)]
+        report = store.seal()
+    yield Figure("seal, two threads", "M entries/s", [entries / each / 1e6 for each in seconds])
+    yield Figure("size", "bytes an entry", [report.checked["key_bytes"] / entries], [ENTRY_BYTES])
+
+
+def sealings_by_spark(root: Path, entries: int, rounds: int) -> Iterator[Figure]:
+    """Seal on Spark; the first time starts Python and compiles, and does not count."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession  # noqa: PLC0415 -- optional
 
@@ -93,69 +117,90 @@ def measure_spark(root: Path, entries: int, rounds: int) -> None:
     session = builder.config("spark.log.level", "ERROR").config("spark.ui.showConsoleProgress", "false").getOrCreate()
     seconds = [timed(lambda: ls.seal(session, root)) for _ in range(1 + rounds)]
     session.stop()
-    first, *others = (entries / each / 1e6 for each in seconds)
-    text = ", ".join(f"{rate:.1f}" for rate in others)
-    print(f"seal on Spark: {statistics.median(others):.1f} M entries/s ({text}), the first time {first:.1f}")
+    yield Figure("seal, Spark with two cores", "M entries/s", [entries / each / 1e6 for each in seconds[1:]])
+
+
+def cold_searches(root: Path, rounds: int) -> Iterator[Figure]:
+    """Open the store and search a key that it lacks, with nothing in memory."""
+    found: dict[str, list[tuple[float, float]]] = {"auto": [], "never": []}
+    for number in range(rounds):
+        for sealed, figures in found.items():
+            forget(root)
+            before, begun = reads(), time.perf_counter()
+            with MessageStore.open(root, sealed=sealed) as store:
+                store.find("orders", f"absent-{number}", scan=False)
+            figures.append(((time.perf_counter() - begun) * 1e3, reads() - before))
+    what = "open the store and search one key, cold"
+    (sealed_ms, sealed_reads), (files_ms, files_reads) = (zip(*figures, strict=True) for figures in found.values())
+    yield Figure(what, "ms", list(sealed_ms), list(files_ms))
+    yield Figure(f"{what}: reads", "", list(sealed_reads), list(files_reads))
+
+
+def lookups(root: Path, keys: pa.Array, rounds: int) -> Iterator[Figure]:
+    """Look up keys: in memory on one processor, and all of them cold."""
+    opened = SealedStore.open(sealed_directory(root))
+    with IndexService.open(root / "index") as index:
+        files = opened.unchanged_files(root / "index")
+        for asked in [each for each in ASKED if each <= len(keys)]:
+            some = keys[:asked]
+            calls = (
+                partial(opened.select, files, some, topics="orders"),
+                partial(index.query_batch, "orders", some),
+            )
+            repeated = rounds * max(1, 1_000 // asked)
+            times = zip(*([processor_time(call) * 1e6 for call in calls] for _ in range(repeated)), strict=True)
+            yield Figure(f"{asked:,} keys, in memory", "us of a processor", *map(list, times))
+    cold: tuple[list[float], list[float]] = ([], [])
+    for _ in range(rounds):
+        forget(root)
+        cold[0].append(
+            timed(lambda: SealedStore.open(sealed_directory(root)).select(files, keys, topics="orders")) * 1e3
+        )
+        forget(root)
+        with IndexService.open(root / "index") as index:
+            cold[1].append(timed(lambda: index.query_batch("orders", keys)) * 1e3)
+    yield Figure(f"{len(keys):,} keys, cold, two threads", "ms", *cold)
+
+
+def tell(figure: Figure) -> None:
+    """Print a figure for people."""
+    middle = statistics.median(figure.rounds)
+    text = f"{figure.what}: {middle:,.3f} {figure.unit}"
+    if figure.files is not None:
+        files = statistics.median(figure.files)
+        text += f", index files {files:,.3f}, ratio {files / middle:.2f}"
+    print(text, flush=True)
 
 
 def main() -> None:
     """Measure, and print a line for each figure."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--entries", type=int, default=19_999_999)
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--directory", type=Path, default=None)
-    parser.add_argument("--spark", action="store_true")
-    arguments = parser.parse_args()
-    root = Path(tempfile.mkdtemp()) if arguments.directory is None else arguments.directory
-    entries: int = arguments.entries
-    if not (root / "index").is_dir():
-        make_store(root, entries)
-    with MessageStore.open(root, sealed="never") as store:
-        seconds = [timed(store.seal) for _ in range(arguments.rounds)]
-        report = store.seal()
-    print(f"seal: {entries / min(seconds) / 1e6:.1f} M entries/s, {statistics.median(seconds):.2f} s (median)")
-    print(f"size: {report.checked['key_bytes'] / entries:.2f} bytes an entry, of 21 in the index file")
-    if arguments.spark:
-        measure_spark(root, entries, arguments.rounds)
-    for sealed in ("auto", "never"):
-        found = []
-        for number in range(arguments.rounds):
-            forget(root)
-            before = reads()
-            begun = time.perf_counter()
-            with MessageStore.open(root, sealed=sealed) as store:
-                opened, opening = reads(), time.perf_counter() - begun
-                store.find("orders", f"absent-{number}", scan=False)
-                found.append((opened - before, reads() - opened, opening, time.perf_counter() - begun - opening))
-        columns = [statistics.median(column) for column in zip(*found, strict=True)]
-        opening_text = f"open {columns[0]:.0f} reads, {columns[2] * 1e3:.1f} ms"
-        print(f"cold, sealed={sealed}: {opening_text}; find {columns[1]:.0f} reads, {columns[3] * 1e3:.2f} ms")
-    found_keys = (root / "sample").read_text(encoding="ascii").split()[: arguments.keys]
-    random.Random(2).shuffle(found_keys)
-    keys = pa.array(found_keys)
-    opened_sealed = SealedStore.open(sealed_directory(root))
-    files = opened_sealed.unchanged_files(root / "index")
-    with IndexService.open(root / "index") as index:
-        for asked in (1, 1_000, len(keys)):
-            some = keys[:asked]
-            calls = (
-                partial(opened_sealed.select, files, some, topics="orders"),
-                partial(index.query_batch, "orders", some),
-            )
-            rounds = arguments.rounds * max(1, 1_000 // asked)
-            found_times = zip(*([processor_time(call) for call in calls] for _ in range(rounds)), strict=True)
-            sealed_s, plain_s = map(statistics.median, found_times)
-            text = (
-                f"{sealed_s * 1e6:,.0f} us sealed, {plain_s * 1e6:,.0f} us by select_batch, {plain_s / sealed_s:.2f}x"
-            )
-            print(f"{asked:,} keys in memory, on one processor: {text}")
-        forget(root)
-    with IndexService.open(root / "index") as index:
-        cold_plain = timed(lambda: index.query_batch("orders", keys))
-    forget(root)
-    cold = timed(lambda: SealedStore.open(sealed_directory(root)).select(files, keys, topics="orders"))
-    print(f"{arguments.keys:,} keys, cold: {cold:.3f} s sealed, {cold_plain:.3f} s by select_batch")
+    parser.add_argument("--dir", type=Path, help="make the store here, or take the one that is there")
+    parser.add_argument("--spark", action="store_true", help="seal on Spark, too")
+    parser.add_argument("--json", action="store_true", help="print one JSON object a line for each figure")
+    parser.add_argument("--short", action="store_true", help="small and once, to see that it runs")
+    given = parser.parse_args()
+    entries, rounds = (SHORT_ENTRIES, 1) if given.short else (given.entries, given.rounds)
+    with tempfile.TemporaryDirectory(prefix="logdex-sealed-") as scratch:
+        root = (given.dir or Path(scratch)) / "store"
+        if not (root / "index").is_dir():
+            make_store(root, entries)
+        keys = (root / "sample").read_text(encoding="ascii").split()[: given.keys]
+        random.Random(2).shuffle(keys)
+        figures = chain(
+            sealings(root, entries, rounds),
+            sealings_by_spark(root, entries, rounds) if given.spark else (),
+            cold_searches(root, rounds),
+            lookups(root, pa.array(keys), rounds),
+        )
+        for figure in figures:
+            if given.json:
+                print(json.dumps(figure._asdict()), flush=True)
+            else:
+                tell(figure)
 
 
 if __name__ == "__main__":

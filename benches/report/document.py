@@ -23,6 +23,8 @@ SECTIONS: dict[str, Callable[[Part], str]] = {
     "peers": sections.peers,
     "commit_log": log_section.commit_log,
     "message_store": store_section.message_store,
+    "sealed": store_section.sealed,
+    "bucket": store_section.bucket,
     "search": store_section.search,
     "store_writer": writer_section.store_writer,
     "spark": sections.spark,

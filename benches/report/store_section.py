@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import statistics
 from typing import TYPE_CHECKING, Any
 
-from .rounds import spread
-from .tables import ends, table
+from .rounds import Measured, spread
+from .tables import ends, short, table
 
 if TYPE_CHECKING:
     from .plan import Part
@@ -42,6 +43,56 @@ The messages of T, one of 50 topics of equal size, with bodies of 1 KB compresse
 its threads share the work evenly: to walk the log, or to read the messages of T, and to inflate the bodies of T.
 
 {table(["what", "ms", "ratio"], rows)}
+"""
+
+
+def sealed(part: Part) -> str:
+    """Seal an index, and search it beside the index files."""
+    rows = []
+    for figure in part.facts["figures"]:
+        mine, files = figure["rounds"], figure["files"]
+        pairs = Measured({"sealed": mine, "files": files}).times("sealed", "files") if files else None
+        is_cost = pairs is not None and len(mine) == len(files)
+        rows.append(
+            [
+                f"{figure['what']} ({figure['unit']})" if figure["unit"] else figure["what"],
+                ends(spread(mine)),
+                ends(spread(files)) if files else "",
+                ends(pairs) if is_cost and pairs else "",
+            ]
+        )
+    return f"""## A sealed index
+
+`MessageStore.seal` of one full index file of {part.facts["entries"]:,} entries, and look-ups in its rows beside those in the
+index file, in turns. By itself: `python benches/python/sealed_rates.py --spark`.
+
+{table(["what", "sealed", "index files", "times as fast, or as small"], rows)}
+
+- Every twentieth key is one that was asked for; the keys are in another order than the rows.
+- *Cold*: the files are dropped from the page cache before. Of one key the index files answer with a read for each entry of its
+  chain; the sealed rows with a page.
+"""
+
+
+def bucket(part: Part) -> str:
+    """Search in a bucket."""
+    rows = [
+        [
+            figure["what"],
+            f"{ends(spread(figure['rounds']))} {figure['unit']}",
+            *(short(statistics.median(figure[name])) for name in ("turns", "requests")),
+        ]
+        for figure in part.facts["figures"]
+    ]
+    return f"""## One search in a bucket
+
+Open a store in a bucket and find one key, with nothing in memory, over a server of this machine that answers each request after
+50 ms. Each index file is full: 20,000,000 entries. By itself: `python benches/python/remote_rates.py [--sealed]`.
+
+{table(["store", "time", "rounds of requests", "requests"], rows)}
+
+- Requests of a round are sent together, so the time is the rounds, each of 50 ms, and little else. The rounds of index files are
+  those of the longest chain; sealed rows have none.
 """
 
 
