@@ -10,7 +10,7 @@ import polars as pl
 from arro3.core import Array, ChunkedArray, RecordBatch, RecordBatchReader, Schema, Table
 from typing_extensions import Self
 
-from logdex._types import Access, Append, Body, Check, Compat, Flush, OnError, Progress, ReadProgress, Scan, Stop, Time
+from logdex._types import Access, Append, Body, Check, Compat, Flush, OnError, Progress, Scan, Stop, Time
 from logdex.kafka.writer import AppendResult
 from logdex.report import Finding, Report
 from logdex.rocketmq.message import Message
@@ -1880,7 +1880,7 @@ def read_records(
     warn: bool = True,
     threads: int | None = None,
     decode: Mapping[str, object] | None = None,
-    progress: ReadProgress | None = None,
+    progress: Progress | None = None,
 ) -> SegmentReader: ...
 def internal_as_json(records: Any) -> RecordBatch: ...
 def join_tiered(

@@ -21,8 +21,6 @@ Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
 OnError: TypeAlias = Literal["raise", "skip", "stop"]
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the bytes done and the bytes in all."""
-ReadProgress: TypeAlias = "Callable[[int, int | None], None]"
-"""Called with the bytes done and the bytes in all, None if these are not known."""
 Scan: TypeAlias = Literal["auto", True, False]
 Sealed: TypeAlias = "str | os.PathLike[str]"
 """The sealed index that a store uses: "auto" is that in its root, if there is one, "never" none; or the directory of one."""

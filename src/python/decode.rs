@@ -163,11 +163,11 @@ impl PyDecoder {
 
 /// A reader that knows how far it is.
 pub(super) trait Measured: Batches {
-    /// Returns the bytes of the log that were read or passed over so far, and how many there are; `None`: unknown.
+    /// Returns the bytes of the log that were read or passed over so far, and how many there are at most.
     ///
     /// # Errors
     /// An I/O error.
-    fn progress(&mut self) -> Result<(u64, Option<u64>)>;
+    fn progress(&mut self) -> Result<(u64, u64)>;
 }
 
 /// A reader, and the decoders of its columns.

@@ -154,9 +154,8 @@ impl Batches for MessageStream {
 }
 
 impl Measured for MessageStream {
-    fn progress(&mut self) -> Result<(u64, Option<u64>)> {
-        let (passed, total) = Self::progress(self)?;
-        Ok((passed, Some(total)))
+    fn progress(&mut self) -> Result<(u64, u64)> {
+        Self::progress(self)
     }
 }
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from logdex._core import LogSegment, PartitionLog, Pattern, SegmentReader, Slice
-    from logdex._types import Access, Check, OnError, ReadProgress, Time
+    from logdex._types import Access, Check, OnError, Progress, Time
     from logdex.kafka.files import Keys
     from logdex.kafka.find import FindResult, KeyExplanation, PartitionStep
     from logdex.report import Finding, Report
@@ -254,7 +254,7 @@ class Log(Source):
         on_error: OnError = "raise",
         threads: int | None = None,
         decode: Mapping[str, object] | None = None,
-        progress: ReadProgress | None = None,
+        progress: Progress | None = None,
     ) -> SegmentReader:
         """Read records in the order of their offsets, from a place that the indexes give.
 
@@ -281,8 +281,8 @@ class Log(Source):
             threads: Threads that read and decode, of segments on this machine; None: as many as there are processors, at most 4.
                 A stream with several cannot go on in a forked process.
             decode: The formats of columns of bytes, such as `{"value": "json"}`: see `MessageStore.messages`.
-            progress: Called during the read, also while no record passes, with the bytes of segments that were read, and None:
-                how many there are is not known.
+            progress: Called during the read, also while no record passes, with the bytes of segments that were read,
+                and how many there are at most.
 
         Raises:
             CorruptFileError: While reading, with `on_error="raise"`: path and byte offset of a damaged batch, or the path of

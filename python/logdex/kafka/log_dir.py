@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from logdex._core import LogSegment, Pattern, SealedLogs, SegmentReader
-    from logdex._types import Access, Check, Isolation, OnError, Progress, ReadProgress, Sealed, Time
+    from logdex._types import Access, Check, Isolation, OnError, Progress, Sealed, Time
     from logdex.kafka.files import Keys
     from logdex.kafka.find import FindResult, KeyExplanation, PartitionStep
     from logdex.source import By, GroupOffset, Usage
@@ -361,7 +361,7 @@ class LogDir(Source):
         on_error: OnError = "raise",
         threads: int | None = None,
         decode: Mapping[str, object] | None = None,
-        progress: ReadProgress | None = None,
+        progress: Progress | None = None,
     ) -> SegmentReader:
         """Read the records of several partitions, one partition after the other, each in the order of its offsets.
 

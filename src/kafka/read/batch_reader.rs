@@ -56,7 +56,7 @@ impl SegmentReader {
     pub fn batches(segment: Arc<Segment>, scan: BatchScan) -> Result<Self> {
         let reads = if scan.check_crc { Reads::Whole } else { Reads::Headers };
         let end = scan.end_position.unwrap_or(u64::MAX).min(segment.len());
-        let batch_size = scan.batch_size;
+        let (batch_size, total_bytes) = (scan.batch_size, end.saturating_sub(scan.begin_position));
         let rows = BatchRows {
             source: segment.open_source()?,
             walk: Walk::new(reads, scan.begin_position, end),
@@ -67,7 +67,7 @@ impl SegmentReader {
             findings: Vec::new(),
             damage: Vec::new(),
         };
-        Self::new(Box::new(rows), batch_size)
+        Self::new(Box::new(rows), batch_size, total_bytes)
     }
 }
 

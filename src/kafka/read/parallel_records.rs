@@ -63,12 +63,13 @@ impl SegmentReader {
         let batch_size = scan.batch_size;
         let filter = RecordFilter::new(scan.keys.take(), scan.offsets.take(), scan.times, scan.matcher.take());
         let ranges = filter.narrow(ranges);
+        let total_bytes = ranges.iter().map(SegmentRange::bytes).sum();
         let rows: Box<dyn SegmentRows> = if pays(&ranges, &scan) {
             Box::new(ParallelRecords::new(ranges, missing, scan, filter))
         } else {
             Box::new(RecordRows::new(ranges, missing, scan, filter))
         };
-        Self::new(rows, batch_size)
+        Self::new(rows, batch_size, total_bytes)
     }
 }
 

@@ -86,6 +86,12 @@ impl SegmentRange {
         }
     }
 
+    /// The most bytes that a read of the range passes.
+    pub(crate) fn bytes(&self) -> u64 {
+        let end = self.end_position.unwrap_or_else(|| self.segment.len());
+        end.saturating_sub(self.begin_position.unwrap_or(0))
+    }
+
     /// Returns the position to begin at, as late as the indexes allow.
     pub(crate) fn begin(&self, times: TimeRange) -> Result<u64> {
         if let Some(position) = self.begin_position {

@@ -84,17 +84,18 @@ pub(crate) trait SegmentRows: fmt::Debug + Send {
 pub struct SegmentReader {
     rows: Box<dyn SegmentRows>,
     batch_size: usize,
+    total_bytes: u64,
     /// The error that ended the walk, until the rows before it are taken.
     pending: Option<Error>,
     ended: bool,
 }
 
 impl SegmentReader {
-    pub(crate) fn new(rows: Box<dyn SegmentRows>, batch_size: usize) -> Result<Self> {
+    pub(crate) fn new(rows: Box<dyn SegmentRows>, batch_size: usize, total_bytes: u64) -> Result<Self> {
         if batch_size == 0 {
             return Err(Error::InvalidArgument("batch_size=0: expected 1 or more".to_owned()));
         }
-        Ok(Self { rows, batch_size, pending: None, ended: false })
+        Ok(Self { rows, batch_size, total_bytes, pending: None, ended: false })
     }
 
     /// Returns the next batch; `None` at the end, and after an error.
@@ -143,6 +144,11 @@ impl SegmentReader {
     /// Bytes read from logs so far.
     pub fn bytes_read(&self) -> u64 {
         self.rows.bytes_read()
+    }
+
+    /// Bytes of the ranges, of which the read may pass over some.
+    pub fn total_bytes(&self) -> u64 {
+        self.total_bytes
     }
 }
 

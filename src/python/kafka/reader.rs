@@ -51,8 +51,8 @@ impl Batches for SegmentReader {
 }
 
 impl Measured for SegmentReader {
-    fn progress(&mut self) -> Result<(u64, Option<u64>)> {
-        Ok((self.bytes_read(), None))
+    fn progress(&mut self) -> Result<(u64, u64)> {
+        Ok((self.bytes_read().min(self.total_bytes()), self.total_bytes()))
     }
 }
 
