@@ -78,7 +78,9 @@ def test_a_thousand_faults(server: object_store.ObjectStore, url: str, root: Pat
         began = time.monotonic()
         try:
             with MessageStore.open(url, storage_options=options(proxy, number)) as store:
-                outcome = "right" if ask(store, *key) == expected[key] else f"wrong: {key}"
+                pairs = [*zip(ask(store, *key), expected[key], strict=True)]
+            wrong = [pair for pair in pairs if pair[0] != pair[1]]
+            outcome = f"wrong: {key}: {wrong}" if wrong else "right"
         except OSError as error:
             outcome = "error"
             errors.append(f"{error!r} {error}")
@@ -96,7 +98,7 @@ def test_a_thousand_faults(server: object_store.ObjectStore, url: str, root: Pat
         assert "basic" in error, error
 
 
-def ask(store: MessageStore, topic: str, key: str) -> object:
+def ask(store: MessageStore, topic: str, key: str) -> list[object]:
     """Ask for one key, its time, and its queue."""
     found = store.find(topic, key)
     message = found[0]
