@@ -24,6 +24,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 # A fixed seed for the generated Rust tests, as in pyproject.toml for Python. Set another seed to search further.
 export PROPTEST_RNG_SEED ?= 20260321
+# A command that leaves its output in a buffer must fail its test.
+unexport PYTHONUNBUFFERED
 unexport CONDA_PREFIX PYTHONHOME PYTHONPATH
 
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find src -name '*.rs')

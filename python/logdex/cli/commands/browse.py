@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from logdex.cli.arguments import OPEN, Command, add_options, add_source, open_options, port
@@ -44,6 +45,8 @@ def _run(arguments: argparse.Namespace) -> int:
         else:
             say(f"{arguments.path}: open {address}")
             say("  only this address has the token; Ctrl-C ends")
+        # A pipe gets the address now, not at the end.
+        sys.stdout.flush()
 
     browse(
         arguments.path,
