@@ -50,17 +50,14 @@ def sealed(part: Part) -> str:
     """Seal an index, and search it beside the index files."""
     rows = []
     for figure in part.facts["figures"]:
-        mine, files = figure["rounds"], figure["files"]
-        pairs = Measured({"sealed": mine, "files": files}).times("sealed", "files") if files else None
-        is_cost = pairs is not None and len(mine) == len(files)
-        rows.append(
-            [
-                f"{figure['what']} ({figure['unit']})" if figure["unit"] else figure["what"],
-                ends(spread(mine)),
-                ends(spread(files)) if files else "",
-                ends(pairs) if is_cost and pairs else "",
-            ]
-        )
+        both = {"sealed": figure["rounds"], "files": figure["files"]}
+        row = [
+            f"{figure['what']} ({figure['unit']})" if figure["unit"] else figure["what"],
+            ends(spread(both["sealed"])),
+        ]
+        if both["files"]:
+            row += [ends(spread(both["files"])), ends(Measured(both).times("sealed", "files"))]
+        rows.append([*row, "", ""][:4])
     return f"""## A sealed index
 
 `MessageStore.seal` of one full index file of {part.facts["entries"]:,} entries, and look-ups in its rows beside those in the

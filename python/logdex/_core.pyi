@@ -187,6 +187,7 @@ __all__ = [
     "remoting_frames",
     "repair_log",
     "replace_file",
+    "sampled_columns",
     "sealed_directory",
     "split_cut_off",
     "stored_message",
@@ -912,15 +913,15 @@ class MessageReader:
 
 @final
 class Decoder:
-    def __new__(
-        cls, formats: Mapping[str, object], sample: Callable[[list[str]], Any] | None = None, types: Any = None
-    ) -> Decoder: ...
+    def __new__(cls, formats: Mapping[str, object], sample: Any = None, types: Any = None) -> Decoder: ...
     @property
     def pins(self) -> dict[str, int]: ...
     @property
     def settled(self) -> dict[str, tuple[Any, ...]]: ...
     def decode(self, batch: Any) -> RecordBatch: ...
     def texts(self, batch: Any) -> RecordBatch: ...
+
+def sampled_columns(formats: Mapping[str, object]) -> list[str]: ...
 
 @final
 class Pattern:

@@ -6,7 +6,6 @@ from collections import defaultdict
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logdex import _core
@@ -89,17 +88,18 @@ class Rows:
     def settled(self) -> Rows:
         """Return the rows so that decoded objects have the fields of the first ones in each read, whatever its conditions are."""
         formats = self.filters.get("decode") or {}
-        settled = _core.Decoder(formats, self._first).settled
-        if not settled:
+        sampled = _core.sampled_columns(formats)
+        if not sampled:
             return self
+        settled = _core.Decoder({name: formats[name] for name in sampled}, self._first(sampled)).settled
         fixed = {name: (formats[name], *rest) for name, rest in settled.items()}
         return replace(self, filters={**self.filters, "decode": {**formats, **fixed}})
 
     def _first(self, columns: list[str]) -> RecordBatch | None:
-        """Return columns of the first rows, as they are stored; None: there are none."""
+        """Return columns of the first rows as they are stored, or None without rows."""
         stored = {name: value for name, value in self.filters.items() if name != "decode"}
         with closing(replace(self, filters=stored).read({"columns": columns})) as stream:
-            return next((batch for batch in iter(partial(next, stream, None), None) if batch.num_rows), None)
+            return next((batch for batch in stream if batch.num_rows), None)
 
     def read(self, options: Mapping[str, Any]) -> BatchStream | SegmentReader:
         """Begin a read with these options and the filters, which come first.

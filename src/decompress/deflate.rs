@@ -17,11 +17,8 @@ const GZIP_MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
 /// The space that is tried first, in lengths of the input.
 const USUAL_GROWTH: usize = 4;
 
-/// Decoders that are used for many streams.
-pub(crate) struct Inflater {
-    whole: Decompressor,
-    zlib: Decompress,
-}
+/// A decoder that is used for many streams.
+pub(crate) struct Inflater(Decompressor);
 
 impl fmt::Debug for Inflater {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -31,24 +28,22 @@ impl fmt::Debug for Inflater {
 
 impl Inflater {
     pub(crate) fn new() -> Self {
-        Self { whole: Decompressor::new(), zlib: Decompress::new(true) }
+        Self(Decompressor::new())
     }
 
     /// Decodes a zlib stream. What follows it is ignored.
     pub(crate) fn zlib(&mut self, input: &[u8], output: &mut Output) -> Result<(), DecodeError> {
-        let whole = &mut self.whole;
-        if decodes(input, output, |free| whole.zlib_decompress(input, free))? {
+        if decodes(input, output, |free| self.0.zlib_decompress(input, free))? {
             return Ok(());
         }
-        zlib_pieces(&mut self.zlib, input, output)
+        zlib_pieces(input, output)
     }
 
     /// Decodes a gzip stream, or several joined ones.
     pub(crate) fn gzip(&mut self, input: &[u8], output: &mut Output) -> Result<(), DecodeError> {
         // libdeflate does not tell where the first stream ends.
         let is_one = memmem::find(input.get(1..).unwrap_or_default(), &GZIP_MAGIC).is_none();
-        let whole = &mut self.whole;
-        let decode = |free: &mut [u8]| match (whole.gzip_decompress(input, free)?, input.last_chunk::<4>()) {
+        let decode = |free: &mut [u8]| match (self.0.gzip_decompress(input, free)?, input.last_chunk::<4>()) {
             (len, Some(stated)) if len == u32::from_le_bytes(*stated) as usize => Ok(len),
             _ => Err(DecompressionError::BadData),
         };
@@ -74,10 +69,9 @@ fn decodes(
     Ok(written.is_ok())
 }
 
-fn zlib_pieces(decoder: &mut Decompress, input: &[u8], output: &mut Output) -> Result<(), DecodeError> {
+fn zlib_pieces(input: &[u8], output: &mut Output) -> Result<(), DecodeError> {
     let fail = |reason: &str| DecodeError::Undecodable { kind: "zlib", reason: reason.to_owned() };
-    decoder.reset(true);
-    let mut rest = input;
+    let (mut decoder, mut rest) = (Decompress::new(true), input);
     loop {
         // Double the buffer each time.
         let more = output.filled().len().max(1);
@@ -128,11 +122,7 @@ mod tests {
     /// Decodes a stream by both libraries, and by zlib-rs alone.
     fn both(input: &[u8], is_gzip: bool) -> (Decoded, Decoded) {
         let (mut output, mut pieces, mut inflater) = (Output::new(LIMIT), Output::new(LIMIT), Inflater::new());
-        let by_pieces = if is_gzip {
-            gzip_pieces(input, &mut pieces)
-        } else {
-            zlib_pieces(&mut Decompress::new(true), input, &mut pieces)
-        };
+        let by_pieces = if is_gzip { gzip_pieces(input, &mut pieces) } else { zlib_pieces(input, &mut pieces) };
         let decoded = if is_gzip { inflater.gzip(input, &mut output) } else { inflater.zlib(input, &mut output) };
         (decoded.map(|()| output.filled().to_vec()), by_pieces.map(|()| pieces.filled().to_vec()))
     }

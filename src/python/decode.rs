@@ -18,7 +18,7 @@ use super::signals::raise_later;
 use crate::decode::{Decoders, Format, Pin, Sources, with_types};
 use crate::error::{Error, Result, without_users};
 
-register! { class PyDecoder }
+register! { class PyDecoder; fn sampled_columns }
 
 /// The columns to decode with their formats.
 #[derive(Default)]
@@ -66,13 +66,21 @@ fn read_schema(url: &str, number: u32, kind: &str) -> Result<std::result::Result
     })
 }
 
+/// Return the columns whose types the formats alone do not show, so that a decoder needs a sample of them.
+///
+/// Args:
+///     formats: As for `Decoder`.
+#[pyfunction]
+fn sampled_columns(formats: Formats) -> Vec<String> {
+    formats.0.into_iter().filter(|(_, format)| format.needs_sample()).map(|(column, _)| column).collect()
+}
+
 /// Decodes columns of bytes of batches, as `decode=` of a read does.
 ///
 /// Args:
 ///     formats: As `decode=` of `MessageStore.messages`. Besides, `(format, number)` is a format with a URL whose column has the fields of the
 ///         schema with this number, and `(format, schema, True)` objects that have no other fields.
-///     sample: Called with the names of columns whose types the formats alone do not show; returns a batch with them, or None if there are
-///         no rows. None: these columns have no fields.
+///     sample: A batch with the columns of `sampled_columns`; without it these have no fields.
 ///     types: Other types that decoded columns get. A value that does not fit is null; None: none.
 ///
 /// Raises:
@@ -82,27 +90,16 @@ fn read_schema(url: &str, number: u32, kind: &str) -> Result<std::result::Result
 struct PyDecoder {
     decoders: Mutex<Decoders>,
     types: Option<SchemaRef>,
-    /// The columns whose types the formats alone do not show.
-    sampled: Vec<String>,
 }
 
 #[pymethods]
 impl PyDecoder {
     #[new]
     #[pyo3(signature = (formats, sample=None, types=None))]
-    fn new(
-        py: Python<'_>,
-        formats: Formats,
-        sample: Option<Bound<'_, PyAny>>,
-        types: Option<PySchema>,
-    ) -> PyResult<Self> {
-        let sampled = formats.0.iter().filter(|(_, format)| format.needs_sample());
-        let sampled: Vec<String> = sampled.map(|(column, _)| column.clone()).collect();
-        let sample = sample.filter(|_| !sampled.is_empty()).map(|read| read.call1((sampled.clone(),))).transpose()?;
-        let sample = sample.map(|batch| batch.extract::<Option<PyRecordBatch>>()).transpose()?.flatten();
+    fn new(py: Python<'_>, formats: Formats, sample: Option<PyRecordBatch>, types: Option<PySchema>) -> PyResult<Self> {
         let sample = sample.map(PyRecordBatch::into_inner);
         let decoders = py.detach(|| Decoders::new(formats.0, sample.as_ref(), &(Arc::new(read_schema) as _)))?;
-        Ok(Self { decoders: Mutex::new(decoders), types: types.map(PySchema::into_inner), sampled })
+        Ok(Self { decoders: Mutex::new(decoders), types: types.map(PySchema::into_inner) })
     }
 
     /// The facts that the formats took from the sample, by column: True for the fields of objects, or the number of a schema.
@@ -119,12 +116,12 @@ impl PyDecoder {
         Ok(pins)
     }
 
-    /// The rest of each format that needed the sample: `(format, *rest)` needs none, and the column has the same type.
+    /// The rest of each format that took something from the sample: `(format, *rest)` needs none, and the column has the same type.
     #[getter]
     fn settled<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let settled = PyDict::new(py);
-        let pins = py.detach(|| lock(&self.decoders).pins());
-        for (column, pin, data_type) in pins.into_iter().filter(|(column, ..)| self.sampled.contains(column)) {
+        // As in `pins`.
+        for (column, pin, data_type) in py.detach(|| lock(&self.decoders).pins()) {
             match (pin, data_type) {
                 (Pin::Inferred, DataType::Struct(fields)) => {
                     settled.set_item(column, (ArrowSchema(Arc::new(Schema::new(fields))), true))?;

@@ -95,17 +95,17 @@ class Decoding:
         if unread:
             known = ", ".join(name for name, kind in columns.items() if kind == pa.binary())
             raise ValueError(f"option decode: expected a column of bytes ({known}), found {', '.join(unread)}")
-        decoder = _core.Decoder(formats, sample)
+        sampled = _core.sampled_columns(formats)
+        decoder = _core.Decoder(formats, sample(sampled) if sampled else None)
         empty = pa.RecordBatch.from_arrays([pa.array([], pa.binary())] * len(formats), names=list(formats))
         found = pa.schema(decoder.decode(empty).schema)
         types = {name: _spark_type(found.field(name).type, name) for name in formats}
-        settled = decoder.settled
-        for name in settled:
+        for name in sampled:
             if not found.field(name).type.num_fields:
                 raise ValueError(f"option decode: no row shows the fields of {name}: write their types in .schema(...)")
-        resolved = {name: (form, *settled[name]) if name in settled else form for name, form in formats.items()}
+        settled = {name: (formats[name], *rest) for name, rest in decoder.settled.items() if name in sampled}
         own = {name: arrow_type(each) for name, each in types.items()}
-        return cls(resolved, {**columns, ERRORS: pa.utf8(), **own}, decoder.pins)
+        return cls({**formats, **settled}, {**columns, ERRORS: pa.utf8(), **own}, decoder.pins)
 
     def names(self, names: Iterable[str]) -> list[str]:
         """Return the names of columns, and the column of errors if one of them is decoded."""
@@ -151,7 +151,7 @@ def declared_columns(
 
 
 def first_rows(read: Any) -> Any:
-    """Return the first rows of a read as one batch; None: there are none. The read itself reports the damage."""
+    """Return the first rows of a read as one batch, or None without rows. The read itself reports the damage."""
     damage = SparkDamage(fail_on_data_loss=False)
     for task in read.tasks(damage):
         for batch in read.rows(task.pieces, damage):

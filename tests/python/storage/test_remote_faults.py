@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _FAULTS = 1_000
 _THREADS = 32
-_MOST_SECONDS = 60
+_MOST_SECONDS = 40
 # What clients must survive. The others are errors for good.
 _PASSING: tuple[Fault, ...] = ("500", "503", "cut", "cut in head", "truncated", "short", "stall", "stall in body")
 _FINAL: tuple[Fault, ...] = ("403", "404", "other etag", "other length", "other place")
