@@ -102,6 +102,18 @@ impl Error {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
+    /// Returns the value; `None` if its file is missing or damaged.
+    ///
+    /// # Errors
+    /// Others, such as one of the disk or of a request: the file may be there and whole.
+    pub fn unless_lost<T>(read: Result<T>) -> Result<Option<T>> {
+        match read {
+            Err(Self::Corrupt { .. }) => Ok(None),
+            Err(error) if error.is_missing() => Ok(None),
+            read => read.map(Some),
+        }
+    }
+
     /// An error about the bytes of a file.
     pub fn corrupt(path: &Path, offset: u64, expected: impl Into<String>, found: impl Into<String>) -> Self {
         Self::Corrupt { path: path.to_owned(), offset, expected: expected.into(), found: found.into() }

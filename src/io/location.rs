@@ -438,6 +438,14 @@ pub enum Content {
     Chunks(Location, StoredFile),
 }
 
+impl Content {
+    /// The file.
+    pub fn path(&self) -> &Location {
+        let (Self::Whole(path) | Self::Chunks(path, _)) = self;
+        path
+    }
+}
+
 impl FileSource {
     /// Opens a file for reading by `access`, which counts for local files.
     ///

@@ -94,14 +94,44 @@ pub fn status(path: &Location) -> Result<Status> {
     path.status()
 }
 
-/// Returns whether a path is a directory; false if that cannot be known.
-pub fn is_directory(path: &Location) -> bool {
-    status(path).is_ok_and(|found| found.kind == Kind::Directory)
+/// Describes what is at a path; `None` if there is nothing, or the file system can have nothing of this name.
+///
+/// # Errors
+/// An I/O error, with the path.
+pub fn existing(path: &Location) -> Result<Option<Status>> {
+    match status(path) {
+        Err(Error::Io { source, .. }) if is_absent(&source) => Ok(None),
+        found => found.map(Some),
+    }
 }
 
-/// Returns whether there is something at a path; false if that cannot be known.
-pub fn exists(path: &Location) -> bool {
-    status(path).is_ok()
+/// Returns whether there is no file or directory of this name, or none can exist: the name is too long for the file system.
+pub fn is_absent(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidFilename)
+}
+
+/// Returns whether a path is a directory.
+///
+/// # Errors
+/// As [`existing`].
+pub fn is_directory(path: &Location) -> Result<bool> {
+    Ok(existing(path)?.is_some_and(|found| found.kind == Kind::Directory))
+}
+
+/// Returns the path if it is a directory.
+///
+/// # Errors
+/// As [`existing`].
+pub fn if_directory(path: Location) -> Result<Option<Location>> {
+    Ok(is_directory(&path)?.then_some(path))
+}
+
+/// Returns whether there is something at a path.
+///
+/// # Errors
+/// As [`existing`].
+pub fn exists(path: &Location) -> Result<bool> {
+    Ok(existing(path)?.is_some())
 }
 
 /// Takes note that all directories below this one will be listed: a remote store lists them with one request.

@@ -227,7 +227,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn run(&mut self, plan: Plan, most: usize) -> Result<Vec<Row>> {
-        let begin = self.log.start();
+        let begin = self.log.start()?;
         // The search reads up to damage at the end, so that it reports it.
         let (end, last) = match self.log.end() {
             Ok(end) => (end, end),

@@ -120,8 +120,11 @@ impl PyCommitLog {
 ///
 /// Source: `MessageStoreConfig.MULTI_PATH_SPLITTER`.
 #[pyfunction]
-fn commit_log_directories(#[pyo3(from_py_with = location::paths)] path: Location) -> Vec<Location> {
-    offset_files::directories(&path)
+fn commit_log_directories(
+    py: Python<'_>,
+    #[pyo3(from_py_with = location::paths)] path: Location,
+) -> PyResult<Vec<Location>> {
+    Ok(py.detach(|| offset_files::directories(&path))?)
 }
 
 /// Return the Arrow schema of all message columns.
@@ -676,7 +679,7 @@ impl PyCommitLog {
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
         let open = py.import("logdex._core")?.getattr("_open_commit_log")?;
-        Ok((open, (offset_files::directories(&self.directory()), self.settings.clone())))
+        Ok((open, (offset_files::directories(&self.directory())?, self.settings.clone())))
     }
 }
 

@@ -227,10 +227,7 @@ const S_IFREG: u32 = 0o100_000;
 
 impl PyRemotePath {
     fn status(&self, py: Python<'_>) -> PyResult<Option<Status>> {
-        match py.detach(|| storage::status(&self.0)) {
-            Err(error) if error.is_missing() => Ok(None),
-            found => Ok(Some(found?)),
-        }
+        Ok(py.detach(|| storage::existing(&self.0))?)
     }
 }
 

@@ -459,14 +459,17 @@ pub(super) fn open(file: &OffsetFile, access: Access) -> Result<FileSource> {
 ///
 /// A broker that spreads its log over disks has one setting for all directories (upstream
 /// `MessageStoreConfig.MULTI_PATH_SPLITTER`).
-pub fn directories(path: &Location) -> Vec<Location> {
-    match path.to_str() {
+///
+/// # Errors
+/// An I/O error, with the path.
+pub fn directories(path: &Location) -> Result<Vec<Location>> {
+    Ok(match path.to_str() {
         _ if !path.parts().is_empty() => path.parts().to_vec(),
-        Some(text) if text.contains(',') && !storage::exists(path) => {
+        Some(text) if text.contains(',') && !storage::exists(path)? => {
             text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(Location::from).collect()
         }
         _ => vec![path.to_owned()],
-    }
+    })
 }
 
 /// Length and identity of a file when it was opened.

@@ -35,7 +35,7 @@ pub(super) struct Truncated {
 /// `InvalidArgument` for an offset before the log; an I/O error, with the path.
 pub fn truncate_log(directory: impl Into<Location>, end_phy_offset: u64) -> Result<Report> {
     let directory = &directory.into();
-    let directories = offset_files::directories(directory);
+    let directories = offset_files::directories(directory)?;
     let mut truncated = Truncated::default();
     loop {
         let files = offset_files::list(&directories)?;
@@ -65,7 +65,7 @@ pub fn truncate_log(directory: impl Into<Location>, end_phy_offset: u64) -> Resu
 pub fn log_truncation(directory: impl Into<Location>, end_phy_offset: u64) -> Result<Report> {
     let directory = &directory.into();
     let mut truncated = Truncated::default();
-    for file in offset_files::list(&offset_files::directories(directory))? {
+    for file in offset_files::list(&offset_files::directories(directory)?)? {
         let bytes = written_len(&file.path, end_phy_offset.saturating_sub(file.start))?;
         truncated.add(Truncated { bytes, files: u64::from(bytes > 0 && file.start > end_phy_offset) });
     }

@@ -86,7 +86,7 @@ pub fn list(directory: &Location) -> Result<Vec<Entry>> {
 fn refuse_commit(temporary: &Location) -> Result<()> {
     for job in storage::list(temporary)? {
         let commit = job.path.join("commit");
-        if storage::exists(&commit) {
+        if storage::exists(&commit)? {
             let found =
                 "one that is under way, or was interrupted: a read by Spark's format rocketmq_index finishes it";
             return Err(Error::corrupt(&commit, 0, "no commit of a Spark job", found));

@@ -77,15 +77,19 @@ type Offsets = HashMap<(String, i64), i64>;
 static KNOWN: ProcessMutex<Vec<(Location, Stamp, Arc<Offsets>)>> = ProcessMutex::new();
 
 /// Returns the offset of a partition in a checkpoint of offsets; `None` if it has none, or if the file is missing or not valid.
-pub fn recorded_offset(path: &Location, topic: &str, partition: i64) -> Option<i64> {
-    let stamp = stamp(path)?;
+///
+/// # Errors
+/// An I/O error, with the path.
+pub fn recorded_offset(path: &Location, topic: &str, partition: i64) -> Result<Option<i64>> {
+    let Some(found) = storage::existing(path)? else { return Ok(None) };
+    let stamp = Stamp { identity: found.identity, len: found.len, modified: found.modified };
     let same = |(of, at, _): &&(Location, Stamp, Arc<Offsets>)| of == path && *at == stamp;
     let held = KNOWN.with(|known| known.iter().find(same).map(|(_, _, offsets)| Arc::clone(offsets)));
     let offsets = if let Some(offsets) = held {
         offsets
     } else {
         // Without the lock: the file may be a remote one.
-        let lines = read(path, true).ok()?;
+        let Some(lines) = Error::unless_lost(read(path, true))? else { return Ok(None) };
         // The last line of a partition counts.
         let offsets = lines.into_iter().map(|(topic, number, offset)| ((topic.unwrap_or_default(), number), offset));
         let offsets: Arc<Offsets> = Arc::new(offsets.collect());
@@ -98,12 +102,7 @@ pub fn recorded_offset(path: &Location, topic: &str, partition: i64) -> Option<i
         });
         offsets
     };
-    offsets.get(&(topic.to_owned(), partition)).copied()
-}
-
-fn stamp(path: &Location) -> Option<Stamp> {
-    let found = storage::status(path).ok()?;
-    Some(Stamp { identity: found.identity, len: found.len, modified: found.modified })
+    Ok(offsets.get(&(topic.to_owned(), partition)).copied())
 }
 
 /// Parses the lines; on an error, return its byte offset, what was expected and what was found.

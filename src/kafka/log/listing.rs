@@ -196,7 +196,7 @@ pub fn is_log_dir(directory: &Location) -> Result<bool> {
     if any_name(directory, |name| matches!(name, "recovery-point-offset-checkpoint" | "log-start-offset-checkpoint"))? {
         return Ok(true);
     }
-    if storage::is_directory(directory) {
+    if storage::is_directory(directory)? {
         for entry in storage::list(directory)? {
             if topic_partition(&entry.path).is_some() && is_partition(&entry.path)? {
                 return Ok(true);
@@ -207,7 +207,7 @@ pub fn is_log_dir(directory: &Location) -> Result<bool> {
 }
 
 fn any_name(directory: &Location, is_wanted: impl Fn(&str) -> bool) -> Result<bool> {
-    if !storage::is_directory(directory) {
+    if !storage::is_directory(directory)? {
         return Ok(false);
     }
     Ok(storage::list(directory)?.iter().any(|entry| is_wanted(&entry.name.to_string_lossy())))

@@ -47,10 +47,13 @@ impl Special {
 impl LogView {
     /// Returns the first offset: the base of the first segment, also of one whose file is not read, or a later one if records were
     /// deleted.
-    pub fn start(&self) -> i64 {
+    ///
+    /// # Errors
+    /// An I/O error, with the path.
+    pub fn start(&self) -> Result<i64> {
         let unread = self.listing.unread.iter().map(|file| file.base_offset);
         let first = self.segments.first().map(|segment| segment.base_offset()).into_iter().chain(unread).min();
-        first.unwrap_or(0).max(self.recorded(LOG_START).unwrap_or(0))
+        Ok(first.unwrap_or(0).max(self.recorded(LOG_START)?.unwrap_or(0)))
     }
 
     /// Returns the offset after the last whole batch.
@@ -86,7 +89,7 @@ impl LogView {
     /// # Errors
     /// `InvalidArgument` for an offset before the start or after the end; `Corrupt`; an I/O error.
     pub fn read(&self, offset: i64, max_bytes: i64, min_one_message: bool) -> Result<Option<FetchedOf>> {
-        let (start, end) = (self.start(), self.end()?);
+        let (start, end) = (self.start()?, self.end()?);
         if !(start..=end).contains(&offset) {
             let directory = self.directory.display();
             let text = format!("{directory}: offset {offset} is out of range, expected {start} to {end}");
@@ -106,7 +109,7 @@ impl LogView {
 
     /// Returns the missing segments in [begin, end).
     fn passed_over(&self, begin: i64, end: i64) -> Result<Vec<Finding>> {
-        let missing = self.missing(begin.max(self.start()), end)?;
+        let missing = self.missing(begin.max(self.start()?), end)?;
         Ok(missing.segments.into_iter().map(|each| each.finding).collect())
     }
 
@@ -117,7 +120,7 @@ impl LogView {
     pub fn special_offset(&self, special: Special) -> Result<Option<(i64, i64)>> {
         match special {
             Special::Latest => Ok(Some((NONE, self.end()?))),
-            Special::Earliest => Ok(Some((NONE, self.start()))),
+            Special::Earliest => Ok(Some((NONE, self.start()?))),
             Special::LatestTiered => Ok(Some((NONE, NONE))),
             Special::MaxTimestamp => Ok(self.newest()?.map(|found| (found.timestamp, found.offset))),
         }
@@ -129,7 +132,7 @@ impl LogView {
     /// # Errors
     /// `Corrupt`; an I/O error.
     pub fn offset_for_timestamp(&self, time_ms: i64) -> Result<(Option<TimedOffset>, Vec<Finding>)> {
-        let start = self.start();
+        let start = self.start()?;
         if self.options.compat.is_some() {
             // Only the first segment that may reach the time is searched; a marker counts as a record.
             for segment in &self.segments {
@@ -155,7 +158,7 @@ impl LogView {
     /// COMPAT(kafka `UnifiedLog#fetchOffsetByTimestamp`): a broker uses its time indexes instead, which have markers as well.
     fn newest(&self) -> Result<Option<TimedOffset>> {
         let is_broker = self.options.compat.is_some();
-        let start = self.start();
+        let start = self.start()?;
         let mut newest: Option<(i64, &Segment)> = None;
         for segment in if is_broker { &self.segments } else { self.segments_from(start) } {
             let time =

@@ -179,8 +179,11 @@ impl LogView {
         SegmentRange { topic, partition: Some(self.options.partition), ..SegmentRange::whole(Arc::clone(segment)) }
     }
 
-    /// The offset of this partition in a checkpoint of the log directory.
-    pub(super) fn recorded(&self, checkpoint: &str) -> Option<i64> {
+    /// Returns the offset of this partition in a checkpoint of the log directory.
+    ///
+    /// # Errors
+    /// An I/O error, with the path.
+    pub(super) fn recorded(&self, checkpoint: &str) -> Result<Option<i64>> {
         let path = self.absolute.with_file_name(checkpoint);
         checkpoint::recorded_offset(&path, &self.options.topic, self.options.partition.into())
     }
@@ -194,6 +197,6 @@ impl LogView {
             Missing::between(&self.directory, &self.segments, &self.listing.unread, (begin, end), compacted)
         };
         let found = missing(true)?;
-        if found.compacted > 0 && self.recorded(CLEANER).is_none() { missing(false) } else { Ok(found) }
+        if found.compacted > 0 && self.recorded(CLEANER)?.is_none() { missing(false) } else { Ok(found) }
     }
 }

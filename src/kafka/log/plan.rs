@@ -45,7 +45,7 @@ impl LogView {
     /// # Errors
     /// `Corrupt`; an I/O error.
     pub fn plan(&self, read: ReadRange, most: usize) -> Result<Vec<Part>> {
-        let first = read.begin_offset.max(self.start());
+        let first = read.begin_offset.max(self.start()?);
         let mut last = read.end_offset;
         // By the number of each segment from that of a transaction's first record to that of its marker.
         let mut aborted = BTreeMap::<usize, Vec<AbortedRange>>::new();

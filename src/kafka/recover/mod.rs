@@ -236,7 +236,7 @@ impl Segment {
             offset_index: rebuild.offset_index,
             time_index: rebuild.time_index,
             // The broker empties an existing file, and creates one only for an entry.
-            transaction_index: (!markers.index.is_empty() || storage::exists(&self.beside(".txnindex")))
+            transaction_index: (!markers.index.is_empty() || storage::exists(&self.beside(".txnindex"))?)
                 .then_some(markers.index),
             max_timestamp: rebuild.max_timestamp,
             next_offset: end,

@@ -76,7 +76,7 @@ impl Partition {
         let mut local =
             sides.local.as_ref().map_or_else(|| Ok(LocalLog::default()), |path| LocalLog::read(path, sides))?;
         let (segments, mut lost) = remote_segments(sides, manifests)?;
-        let lineage = local.lineage_with(&segments, keys);
+        let lineage = local.lineage_with(&segments, keys)?;
         let (of_log, others): (Vec<_>, Vec<_>) = segments
             .into_iter()
             .map(|segment| (lineage.extent(&segment.range), segment))
@@ -144,22 +144,26 @@ impl LocalLog {
                 logs.insert(base_offset, number);
             }
         }
-        let epochs = checkpoint::read(&directory.join(LEADER_EPOCHS), false).unwrap_or_default();
+        let epochs = Error::unless_lost(checkpoint::read(&directory.join(LEADER_EPOCHS), false))?.unwrap_or_default();
         let lineage = Lineage::new(epochs.into_iter().map(|(_, epoch, begin)| (epoch, begin)).collect());
-        let recorded = directory.parent().and_then(|log_dir| {
-            checkpoint::recorded_offset(&log_dir.join(LOG_START), sides.topic, i64::from(sides.number))
-        });
+        let recorded = match directory.parent() {
+            Some(log_dir) => {
+                checkpoint::recorded_offset(&log_dir.join(LOG_START), sides.topic, i64::from(sides.number))?
+            }
+            None => None,
+        };
         // The checkpoint is written from time to time. The epochs are cut when the log's start moves.
         let begin = recorded.map(|recorded| recorded.max(lineage.begin().unwrap_or(0)));
         Ok(Self { entries, logs, lineage, begin })
     }
 
     /// Returns the leader epochs of the log: the broker's, unless remote storage has newer ones, as next to an older copy of the disk.
-    fn lineage_with(&self, segments: &[RemoteSegment], keys: &KeyRing) -> Lineage {
+    fn lineage_with(&self, segments: &[RemoteSegment], keys: &KeyRing) -> Result<Lineage> {
         let last = |segment: &RemoteSegment| segment.range.epochs.last().map(|(epoch, _)| *epoch);
         let newest = segments.iter().max_by_key(|segment| (last(segment), segment.base_offset));
         let newer = newest.filter(|segment| last(segment) > self.lineage.last_epoch());
-        newer.and_then(|segment| history(segment, keys)).unwrap_or_else(|| self.lineage.clone())
+        let newer = newer.map_or(Ok(None), |segment| history(segment, keys))?;
+        Ok(newer.unwrap_or_else(|| self.lineage.clone()))
     }
 
     fn log_len(&self, base_offset: i64) -> Result<Option<u64>> {
@@ -217,12 +221,19 @@ fn next_offset(log: &Entry) -> Result<i64> {
     Segment::open(&log.path, SegmentOptions::default())?.next_offset()
 }
 
-/// Returns all leader epochs of the log up to the end of a segment; `None` if they cannot be read.
-fn history(segment: &RemoteSegment, keys: &KeyRing) -> Option<Lineage> {
-    let path = segment.log()?.path.clone();
-    let content = segment.content(Part::LeaderEpochs, keys).ok()??;
-    let lines = checkpoint::read_bytes(&path, &read(content).ok()?, false).ok()?;
-    Some(Lineage::new(lines.into_iter().map(|(_, epoch, begin)| (epoch, begin)).collect()))
+/// Returns all leader epochs of the log up to the end of a segment; `None` if they are missing or damaged, or their key is missing.
+fn history(segment: &RemoteSegment, keys: &KeyRing) -> Result<Option<Lineage>> {
+    let Some(log) = segment.log() else { return Ok(None) };
+    let content = match segment.content(Part::LeaderEpochs, keys) {
+        Err(Error::InvalidArgument(_)) => return Ok(None),
+        content => content?,
+    };
+    let Some(content) = content else { return Ok(None) };
+    let lines = read(content).and_then(|bytes| checkpoint::read_bytes(&log.path, &bytes, false));
+    let lineage = |lines: Vec<checkpoint::Line>| {
+        Lineage::new(lines.into_iter().map(|(_, epoch, begin)| (epoch, begin)).collect())
+    };
+    Ok(Error::unless_lost(lines)?.map(lineage))
 }
 
 /// Reads what is in remote storage: the segments, and those of which a part is missing or damaged.
@@ -242,7 +253,7 @@ fn remote_segments(sides: &Sides, manifests: &Manifests) -> Result<(Vec<RemoteSe
         }
         for ((base_offset, stem), objects) in stems {
             let segment = match sides.layout {
-                Layout::Local => separate(base_offset, objects),
+                Layout::Local => separate(base_offset, objects)?,
                 Layout::Aiven => packed(base_offset, &directory.join(stem), objects, manifests)?,
             };
             match segment {
@@ -254,18 +265,18 @@ fn remote_segments(sides: &Sides, manifests: &Manifests) -> Result<(Vec<RemoteSe
     Ok((segments, lost))
 }
 
-fn separate(base_offset: i64, mut objects: Objects) -> std::result::Result<RemoteSegment, String> {
+fn separate(base_offset: i64, mut objects: Objects) -> Result<std::result::Result<RemoteSegment, String>> {
     let any = objects.values().next().map(|object| object.path.clone()).unwrap_or_default();
     let files: BTreeMap<Part, Object> =
         Part::ALL.into_iter().filter_map(|(part, suffix)| Some((part, objects.remove(suffix)?))).collect();
     if !files.contains_key(&Part::Log) {
-        return Err(format!("no {}, and another file of the segment", any.with_extension("log").display()));
+        return Ok(Err(format!("no {}, and another file of the segment", any.with_extension("log").display())));
     }
     let mut segment = RemoteSegment { base_offset, range: Range::default(), files: Files::Separate(files) };
     // The list has the epochs of the whole log up to the end of the segment.
-    let lineage = history(&segment, &KeyRing::default()).unwrap_or_default();
+    let lineage = history(&segment, &KeyRing::default())?.unwrap_or_default();
     segment.range.epochs = lineage.epochs_from(base_offset);
-    Ok(segment)
+    Ok(Ok(segment))
 }
 
 fn packed(
@@ -355,16 +366,28 @@ fn choose(
 }
 
 /// Returns the topic's id that a partition's directory has.
-pub(super) fn topic_id(directory: &Location) -> Option<String> {
-    let text = read_file(&directory.join("partition.metadata"), None).ok()?;
+///
+/// # Errors
+/// An I/O error, with the path.
+pub(super) fn topic_id(directory: &Location) -> Result<Option<String>> {
+    let text = match read_file(&directory.join("partition.metadata"), None) {
+        Err(error) if error.is_missing() => return Ok(None),
+        text => text?,
+    };
     let text = String::from_utf8_lossy(&text).into_owned();
-    text.lines().find_map(|line| line.strip_prefix("topic_id:")).map(|id| id.trim().to_owned())
+    Ok(text.lines().find_map(|line| line.strip_prefix("topic_id:")).map(|id| id.trim().to_owned()))
 }
 
 /// Returns when the newest object of a directory was written.
-pub(super) fn newest(directory: &Location) -> Option<std::time::SystemTime> {
-    let entries = storage::list(directory).ok()?;
-    entries.iter().filter_map(|entry| entry.status().ok()??.modified).max()
+///
+/// # Errors
+/// An I/O error, with the path.
+pub(super) fn newest(directory: &Location) -> Result<Option<std::time::SystemTime>> {
+    let mut newest = None;
+    for entry in storage::list(directory)? {
+        newest = newest.max(entry.status()?.and_then(|found| found.modified));
+    }
+    Ok(newest)
 }
 
 /// Returns the error of a path with nothing there.

@@ -111,10 +111,11 @@ impl RemoteSegment {
         let (Some(content), None) = (self.content(Part::Log, keys)?, self.range.end_offset) else {
             return Ok(self.range.end_offset);
         };
+        let path = content.path().clone();
         let source = FileSource::of(content, Access::Pread)?;
         let mut walk = Walk::new(Reads::Headers, 0, source.len());
         let mut last = None;
-        while let Ok(Ok(header)) = walk.next(&source) {
+        while let Ok(header) = walk.next(&source).map_err(|e| Error::io(&path, e))? {
             last = last.max(Some(header.last_offset));
         }
         Ok(last)
@@ -201,9 +202,7 @@ impl Packed {
 /// # Errors
 /// `Corrupt` for bytes that cannot be decoded; an I/O error.
 pub(super) fn read(content: Content) -> Result<Vec<u8>> {
-    let path = match &content {
-        Content::Whole(path) | Content::Chunks(path, _) => path.clone(),
-    };
+    let path = content.path().clone();
     let source = FileSource::of(content, Access::Pread)?;
     let mut bytes = vec![0; usize_of(source.len()).min(MOST_SMALL)];
     source.read_exact_at(&mut bytes, 0).map_err(|e| Error::io(&path, e))?;

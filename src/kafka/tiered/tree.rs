@@ -168,8 +168,10 @@ impl TieredDirectory {
         }) else {
             return Ok(None);
         };
-        let local = self.sources.local.as_ref().map(|log_dir| log_dir.join(name));
-        let local = local.filter(storage::is_directory);
+        let local = match &self.sources.local {
+            Some(log_dir) => storage::if_directory(log_dir.join(name))?,
+            None => None,
+        };
         let mut remote = Vec::new();
         for entry in storage::list(&self.remote)? {
             let text = entry.name.to_string_lossy();
@@ -179,16 +181,16 @@ impl TieredDirectory {
                 Layout::Aiven if prefix == topic => entry.path.join(number.to_string()),
                 Layout::Local | Layout::Aiven => continue,
             };
-            if storage::is_directory(&path) {
+            if storage::is_directory(&path)? {
                 remote.push((id.to_owned(), path));
             }
         }
         // A topic that was created again has another id. The broker's disk has the new one.
-        if let Some(id) = local.as_ref().and_then(topic_id) {
+        if let Some(id) = local.as_ref().map_or(Ok(None), topic_id)? {
             remote.retain(|(of, _)| *of == id);
         } else if remote.len() > 1 {
-            let last = remote.into_iter().max_by_key(|(_, path)| newest(path));
-            remote = last.into_iter().collect();
+            let aged = remote.into_iter().map(|each| Ok((newest(&each.1)?, each))).collect::<Result<Vec<_>>>()?;
+            remote = aged.into_iter().max_by_key(|(changed, _)| *changed).map(|(_, each)| each).into_iter().collect();
         }
         if local.is_none() && remote.is_empty() {
             return Ok(None);

@@ -66,8 +66,8 @@ fn checkpoint_text(lines: Vec<checkpoint::Line>) -> String {
 
 /// Return the offset of a partition in a checkpoint of offsets; None if it has none, or if the file is missing or not valid.
 #[pyfunction]
-fn recorded_offset(py: Python<'_>, path: Location, topic: &str, partition: i64) -> Option<i64> {
-    py.detach(|| checkpoint::recorded_offset(&path, topic, partition))
+fn recorded_offset(py: Python<'_>, path: Location, topic: &str, partition: i64) -> PyResult<Option<i64>> {
+    Ok(py.detach(|| checkpoint::recorded_offset(&path, topic, partition))?)
 }
 
 /// Write the content of a file of a segment, or of a snapshot of KRaft's metadata, as lines.

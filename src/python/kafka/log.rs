@@ -146,7 +146,7 @@ impl PyPartitionLog {
     /// The first offset.
     #[getter]
     fn log_start_offset(&self, py: Python<'_>) -> PyResult<i64> {
-        self.with(py, |log| Ok(log.start()))
+        self.with(py, LogView::start)
     }
 
     /// The offset after the last whole batch.
@@ -214,7 +214,7 @@ impl PyPartitionLog {
         #[pyo3(from_py_with = integer::end_offset)] end_offset: Option<i64>,
     ) -> PyResult<Vec<PyAborted>> {
         self.with(py, |log| {
-            let begin = begin_offset.unwrap_or_else(|| log.start());
+            let begin = begin_offset.map_or_else(|| log.start(), Ok)?;
             let aborted = log.aborted_between(begin, end_offset.unwrap_or(i64::MAX))?;
             Ok(aborted.iter().map(|each| (each.producer_id, each.first_offset, each.last_offset)).collect())
         })
@@ -228,7 +228,7 @@ impl PyPartitionLog {
         #[pyo3(from_py_with = integer::begin_offset)] begin_offset: i64,
         #[pyo3(from_py_with = integer::end_offset)] end_offset: i64,
     ) -> PyResult<PyMissing> {
-        let missing = self.with(py, |log| log.missing(begin_offset.max(log.start()), end_offset))?;
+        let missing = self.with(py, |log| log.missing(begin_offset.max(log.start()?), end_offset))?;
         let found = missing.segments.into_iter().map(|each| (each.begin_offset, each.end_offset, each.finding));
         Ok((found.collect(), missing.compacted))
     }

@@ -104,7 +104,7 @@ impl<I: PyIndex> Handle<I> {
         let open = py.detach(|| {
             // A base offset that the caller gave may not be that of the log.
             let verified = check == Check::Verify && !write && base_offset.is_none();
-            let log = if verified { log_beside(&path, I::SUFFIX).map(Arc::new) } else { None };
+            let log = if verified { log_beside(&path, I::SUFFIX)?.map(Arc::new) } else { None };
             let log_len = log.as_ref().map(|log| log.len());
             let options = IndexOptions { write, check, base_offset, log_len };
             I::open(&path, &options).map(|index| Open { index, log })
@@ -278,7 +278,7 @@ impl<I: PyIndex> Handle<I> {
         Ok(py.detach(|| {
             let log = match log {
                 Some(log) => Some(Segment::open(&log, SegmentOptions::default())?),
-                None => log_beside(&self.path, I::SUFFIX),
+                None => log_beside(&self.path, I::SUFFIX)?,
             };
             let base_offset = Some(base_offset);
             let options = IndexOptions { check: Check::Trust, base_offset, ..IndexOptions::default() };
@@ -302,10 +302,13 @@ impl<I: PyIndex> Handle<I> {
 }
 
 /// The segment of an index, if its log is next to it.
-fn log_beside(path: &Location, suffix: &str) -> Option<Segment> {
-    let name = path.file_name()?.to_str()?.strip_suffix(suffix)?;
-    let log = path.with_file_name(format!("{name}.log"));
-    crate::io::storage::exists(&log).then(|| Segment::open(&log, SegmentOptions::default()).ok()).flatten()
+fn log_beside(path: &Location, suffix: &str) -> crate::error::Result<Option<Segment>> {
+    let name = path.file_name().and_then(|name| name.to_str()?.strip_suffix(suffix));
+    let Some(name) = name else { return Ok(None) };
+    match Segment::open(path.with_file_name(format!("{name}.log")), SegmentOptions::default()) {
+        Err(error) if error.is_missing() => Ok(None),
+        segment => segment.map(Some),
+    }
 }
 
 fn columns<I: PyIndex>(entries: &[I::Entry]) -> (Fields, Vec<ArrayRef>) {

@@ -133,7 +133,7 @@ impl CommitLog {
     /// An I/O error, with the path.
     pub fn open(directory: impl Into<Location>, options: Options) -> Result<Self> {
         let directory = &directory.into();
-        let directories = offset_files::directories(directory);
+        let directories = offset_files::directories(directory)?;
         offset_files::list(&directories)?;
         Ok(Self {
             path: directory.to_owned(),
@@ -174,7 +174,7 @@ impl CommitLog {
         let files: Result<Vec<OffsetFile>> = paths.iter().map(|path| OffsetFile::at(path)).collect();
         Ok(Self {
             path: directory.to_owned(),
-            directories: offset_files::directories(directory),
+            directories: offset_files::directories(directory)?,
             options,
             open: OpenFiles::default(),
             listed: Arc::default(),
@@ -268,8 +268,11 @@ impl CommitLog {
         if !gaps.is_empty() {
             let last = self.last_start(files)?;
             // A broker deletes expired files while the directory is listed, the oldest first.
-            let is_there = |sign: &Sign| !matches!(sign, Sign::Between(before, _) if !storage::exists(before));
-            gaps.retain(|gap| gap.end <= last && is_there(&gap.sign));
+            for gap in std::mem::take(&mut gaps).into_iter().filter(|gap| gap.end <= last) {
+                if !matches!(&gap.sign, Sign::Between(before, _) if !storage::exists(before)?) {
+                    gaps.push(gap);
+                }
+            }
         }
         let end = self.led_to();
         if let Some(last) = files.last().filter(|last| end > last.end()) {

@@ -131,7 +131,10 @@ pub(crate) struct QueueDirectory {
 }
 
 /// Returns whether a folder of a store is a database of a 5.x broker (`RocksDB`).
-pub(super) fn holds_database(root: &Location, folder: &str) -> bool {
+///
+/// # Errors
+/// An I/O error, with the path.
+pub(super) fn holds_database(root: &Location, folder: &str) -> Result<bool> {
     storage::exists(&root.join(folder).join("CURRENT"))
 }
 
@@ -149,7 +152,7 @@ pub(super) fn holds_entries(directory: &Location) -> Result<bool> {
 /// `InvalidArgument` if the folder is a database of a 5.x broker; an I/O error, with the path.
 pub(super) fn queues(root: &Location, name: &str) -> Result<Vec<QueueDirectory>> {
     let folder = root.join(name);
-    if holds_database(root, name) {
+    if holds_database(root, name)? {
         let text = format!(
             "{}: expected queue files, found a RocksDB of a 5.x broker, which logdex does not write",
             folder.display()

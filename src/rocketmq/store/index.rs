@@ -114,7 +114,7 @@ impl StoreIndex {
     /// As [`IndexFiles::refresh`]; `InvalidArgument` if the files have other slots and entries than those given.
     pub fn all_files(&self) -> Result<Option<Arc<IndexFiles>>> {
         let known = self.state.with(|state| state.all.clone());
-        if known.is_some() || !self.is_used || !storage::is_directory(&self.directory) {
+        if known.is_some() || !self.is_used || !storage::is_directory(&self.directory)? {
             return Ok(known);
         }
         let files = Arc::new(IndexFiles::new(&self.directory, self.options.clone()));

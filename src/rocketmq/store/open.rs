@@ -42,17 +42,17 @@ impl Store {
             return Ok(store);
         }
         // A crashed broker may have truncated its log, and queues and index may still refer to messages after the end.
-        let is_clean = || !storage::exists(&root.join("abort"));
+        let is_clean = || storage::exists(&root.join("abort")).map(|abort| !abort);
         if let Some(sealed) = store.index.sealed() {
             // An `ETag` shows that the last file did not change, crash or not.
-            if sealed.has_etags() || is_clean() {
+            if sealed.has_etags() || is_clean()? {
                 sealed.tell_end(&store.log)?;
             }
             if store.log.is_end_known()? {
                 return Ok(store);
             }
         }
-        if is_clean() {
+        if is_clean()? {
             expect_end_after(&store.log, &root, view.last_message()?);
         }
         Ok(store)

@@ -77,7 +77,7 @@ impl Queues {
     /// An I/O error, with the path.
     pub fn is_readable(&self) -> Result<bool> {
         let folder = self.folder(Kind::Plain);
-        if !storage::is_directory(&folder) {
+        if !storage::is_directory(&folder)? {
             return Ok(false);
         }
         Ok(storage::list(&folder)?.iter().all(|entry| entry.name != "CURRENT"))
@@ -132,7 +132,7 @@ impl Queues {
                 open.push(Arc::clone(&queue));
                 return Ok(queue);
             }
-            let queue = Arc::new(ConsumeQueue::open(directory, self.options_of(directory))?);
+            let queue = Arc::new(ConsumeQueue::open(directory, self.options_of(directory)?)?);
             if open.len() >= KEPT_OPEN {
                 open.remove(0);
             }
@@ -142,14 +142,13 @@ impl Queues {
     }
 
     /// The options of the queue of a directory, with its extension files.
-    fn options_of(&self, directory: &Location) -> Options {
+    fn options_of(&self, directory: &Location) -> Result<Options> {
         let mut options = self.options.clone();
         let topic = directory.parent().and_then(|topic| topic.file_name().map(ToOwned::to_owned));
         if let Some((topic, queue_id)) = topic.zip(directory.file_name()) {
-            let extension = self.root.join(EXTENSIONS).join(topic).join(queue_id);
-            options.extension = storage::is_directory(&extension).then_some(extension);
+            options.extension = storage::if_directory(self.root.join(EXTENSIONS).join(topic).join(queue_id))?;
         }
-        options
+        Ok(options)
     }
 
     /// Opens the queue of a topic.
@@ -164,7 +163,9 @@ impl Queues {
                 let directory = self.folder(kind).join(topic).join(queue_id.to_string());
                 match storage::list(&directory) {
                     Ok(entries) if !entries.is_empty() => return self.open(&directory),
-                    Err(Error::Io { source, .. }) if !is_absent(&source) => return Err(Error::io(&directory, source)),
+                    Err(Error::Io { source, .. }) if !storage::is_absent(&source) => {
+                        return Err(Error::io(&directory, source));
+                    }
                     _ => missing = directory,
                 }
             }
@@ -224,11 +225,11 @@ impl Queues {
         };
         let abort = self.root.join("abort");
         let Some(end) = end.filter(|end| *end > 0) else { return Ok(0) };
-        if !storage::exists(&abort) || self.has_running_broker(&abort) {
+        if !storage::exists(&abort)? || self.has_running_broker(&abort) {
             return Ok(end);
         }
         let checkpoint = self.root.join("checkpoint");
-        let timestamps = if storage::exists(&checkpoint) {
+        let timestamps = if storage::exists(&checkpoint)? {
             StoreCheckpoint::open(&checkpoint)?.timestamps
         } else {
             Timestamps::default()
@@ -273,9 +274,4 @@ impl Queues {
             Ok(*known)
         })?
     }
-}
-
-/// Returns whether there is no directory of this name, or none can exist: the name is too long for the file system.
-fn is_absent(error: &std::io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidFilename)
 }

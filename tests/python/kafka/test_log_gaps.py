@@ -241,6 +241,14 @@ def test_a_pipe_beside_the_partitions_is_a_finding(partition: Path, name: str) -
         ]
 
 
+def test_a_start_that_cannot_be_looked_at_is_not_taken_for_none(partition: Path) -> None:
+    checkpoint = partition.parent / "log-start-offset-checkpoint"
+    checkpoint.symlink_to(checkpoint.name)
+    with Log.open(partition) as log, pytest.raises(OSError, match="symbolic links") as raised:
+        log.records().read_all()
+    assert raised.value.filename == str(checkpoint)
+
+
 def test_a_replica_with_no_log_is_one_that_lost_it(partition: Path) -> None:
     shutil.rmtree(partition)
     partition.mkdir()

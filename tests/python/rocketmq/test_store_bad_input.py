@@ -267,6 +267,17 @@ def test_what_may_not_be_read_is_named(refused: str, store: Store) -> None:
     assert Path(ran.stdout.strip()) == root / refused
 
 
+@pytest.mark.parametrize("name", ["index", "abort", "consumequeue", "batchconsumequeue"])
+def test_what_cannot_be_looked_at_is_not_taken_for_absent(name: str, store: Store) -> None:
+    root = store("basic")
+    if (root / name).exists():
+        shutil.rmtree(root / name)
+    (root / name).symlink_to(name)
+    with pytest.raises(OSError, match="symbolic links") as raised, MessageStore.open(root) as opened:
+        assert opened.topics == []
+    assert (raised.value.errno, raised.value.filename) == (errno.ELOOP, str(root / name))
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes with names")
 @pytest.mark.timeout(60)
 def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(store: Store) -> None:

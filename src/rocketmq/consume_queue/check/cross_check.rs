@@ -209,12 +209,12 @@ impl CrossCheck {
         let mut log_end = 0;
         for kind in [Kind::Plain, Kind::Batch] {
             let folder = folder(kind);
-            if holds_database(root, folder) {
+            if holds_database(root, folder)? {
                 continue;
             }
             for queue in queues_in(root, folder)? {
                 let extension = root.join(EXTENSION_FOLDER).join(&queue.topic).join(queue.queue_id.to_string());
-                let extension = Some(extension).filter(storage::is_directory);
+                let extension = storage::if_directory(extension)?;
                 let options = Options { extension, commit_log: Some(Arc::clone(&check.log)), ..options.clone() };
                 let followed = Followed::new(queue, options);
                 let opened = followed.open()?;

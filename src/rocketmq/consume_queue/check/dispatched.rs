@@ -30,10 +30,10 @@ pub fn is_dispatched(root: &Location, log: &CommitLog, phy_offset: u64) -> Resul
     };
     for kind in [Kind::Batch, Kind::Plain] {
         let directory = root.join(folder(kind)).join(topic).join(queue_id.to_string());
-        if is_folder_name(topic) && storage::exists(&root.join(folder(kind))) {
+        if is_folder_name(topic) && storage::exists(&root.join(folder(kind)))? {
             storage::expect_list(&directory);
         }
-        if is_folder_name(topic) && storage::is_directory(&directory) {
+        if is_folder_name(topic) && storage::is_directory(&directory)? {
             let mut is_found = false;
             let queue = ConsumeQueue::open(&directory, Options::default())?;
             queue.units(queue_offset, queue_offset.saturating_add(1), |unit| {
