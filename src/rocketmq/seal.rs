@@ -332,6 +332,11 @@ impl SealedStore {
         self.keys.reads()
     }
 
+    /// Row groups that the rows of some keys are in, at most.
+    pub fn groups_of(&self, keys: usize) -> usize {
+        self.keys.groups().min(keys)
+    }
+
     /// Slots and entries of the index files.
     pub fn geometry(&self) -> Option<(u32, u32)> {
         let [slots, entries] = GEOMETRY.map(|name| self.catalog.notes.get(name)?.parse().ok());

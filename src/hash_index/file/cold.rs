@@ -45,9 +45,9 @@ const FEW: usize = 4;
 /// Keys whose pages are sampled.
 const SAMPLES: usize = 8;
 
-/// Returns whether the pages that a chunk's keys need are probably not in memory, in any of the files.
-pub(super) fn are_cold(files: &[&IndexFile], chunk: &Chunk) -> bool {
-    let walks = files.len() * chunk.key_hashes.len();
+/// Returns whether the pages that keys need are probably not in memory, in any of the files. A negative hash needs none.
+pub fn are_cold(files: &[&IndexFile], key_hashes: &[i32]) -> bool {
+    let walks = files.len() * key_hashes.len();
     let now = last_warm::now_ms();
     let Some(first) = files.first() else { return false };
     if on_bytes!(&first.bytes, source => source.is_far()) {
@@ -59,8 +59,8 @@ pub(super) fn are_cold(files: &[&IndexFile], chunk: &Chunk) -> bool {
     }
     let mut samples = (0..SAMPLES.min(walks)).map(|i| i * walks / SAMPLES.min(walks));
     let is_cold = samples.any(|walk| {
-        let file = files.get(walk / chunk.key_hashes.len());
-        let key_hash = chunk.key_hashes.get(walk % chunk.key_hashes.len());
+        let file = files.get(walk / key_hashes.len());
+        let key_hash = key_hashes.get(walk % key_hashes.len());
         file.zip(key_hash).is_some_and(|(file, &key_hash)| key_hash >= 0 && file.is_cold_for(key_hash))
     });
     if !is_cold {
@@ -234,7 +234,7 @@ mod tests {
         let chunk = loaded(&keys);
         for access in [Access::Mmap, Access::Pread] {
             let file = open_evicted(&path, access);
-            if !are_cold(&[&file], &chunk) {
+            if !are_cold(&[&file], &chunk.key_hashes) {
                 println!("nothing can be evicted here");
                 continue;
             }
@@ -248,10 +248,10 @@ mod tests {
                     }
                 });
             }
-            assert!(!are_cold(&[&file], &chunk));
+            assert!(!are_cold(&[&file], &chunk.key_hashes));
             drop(file); // pages of a map are not given up
             let other = open_evicted(&path, access);
-            assert!(are_cold(&[&other], &chunk));
+            assert!(are_cold(&[&other], &chunk.key_hashes));
             fetch(&[&other], &chunk, None, usize::MAX); // enough keys that the file is read from end to end
             let pages = (0..other.file_len).step_by(4096);
             assert!(on_bytes!(&other.bytes, source => pages.clone().all(|at| source.is_in_memory(at))));

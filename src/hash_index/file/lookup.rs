@@ -246,7 +246,7 @@ impl Search<'_, '_> {
             let (run, others) = files.split_at(ways.len());
             files = others;
             // If pages must be read from the disk, few files at a time: a key may be done before the next file.
-            let is_cold = cold::are_cold(run, chunk);
+            let is_cold = cold::are_cold(run, &chunk.key_hashes);
             let together = if is_cold { cold::WALKS.div_ceil(chunk.key_hashes.len()) } else { run.len() };
             for (run, ways) in run.chunks(together).zip(ways.chunks(together)) {
                 if is_cold {

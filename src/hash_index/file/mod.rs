@@ -2,7 +2,7 @@
 
 pub(super) mod bytes;
 pub(super) mod chains;
-mod cold;
+pub(super) mod cold;
 pub(super) mod entry_batches;
 pub(super) mod index_file;
 mod last_warm;

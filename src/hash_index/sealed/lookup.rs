@@ -19,6 +19,10 @@ const MANY_KEYS: usize = 512;
 const BUCKET: usize = 64;
 /// Row groups of one read.
 const GROUPS_PER_READ: usize = 16;
+/// Row groups of a file that show whether the file is in memory.
+const SAMPLES: usize = 4;
+/// Bytes that the disk reads in order in the time of one row group elsewhere.
+const BYTES_A_GROUP: u64 = 32 * 1024;
 /// Files of keys that are open.
 const MOST_OPEN: usize = 64;
 
@@ -136,6 +140,11 @@ impl SealedKeys {
     /// The columns of the rows.
     pub fn layout(&self) -> &Layout {
         &self.layout
+    }
+
+    /// Row groups of all files.
+    pub fn groups(&self) -> usize {
+        self.places.len()
     }
 
     /// Row groups that were read.
@@ -283,13 +292,25 @@ impl SealedKeys {
         Ok((source, path))
     }
 
-    /// Takes note of the row groups that will be read, if requests answer the reads.
+    /// Begins to read the row groups, if requests answer the reads or the first groups of a file are not in memory.
     fn expect(&self, tasks: &[Task]) -> Result<()> {
-        if !self.directory.is_remote() {
-            return Ok(());
-        }
-        for (file, group) in tasks.iter().filter_map(|task| self.group(task.group)) {
-            self.source(file)?.0.will_need(group.begin, group.len());
+        let is_of_one_file = |before: &Task, after: &Task| {
+            let file = |task: &Task| self.group(task.group).map(|(file, _)| file);
+            file(before) == file(after)
+        };
+        for tasks in tasks.chunk_by(is_of_one_file) {
+            let groups = || tasks.iter().filter_map(|task| self.group(task.group));
+            let Some((file, _)) = groups().next() else { continue };
+            let (source, _) = self.source(file)?;
+            if source.is_far() {
+                groups().for_each(|(_, group)| source.will_need(group.begin, group.len()));
+            } else if tasks.len() > 1 && groups().take(SAMPLES).any(|(_, group)| !source.is_in_memory(group.begin)) {
+                if tasks.len() as u64 * BYTES_A_GROUP >= source.len() {
+                    source.load();
+                } else {
+                    groups().for_each(|(_, group)| source.will_need(group.begin, group.len()));
+                }
+            }
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::ranges::Range;
 use crate::error::{Error, Result};
 use crate::hash_index::directory::{FilesOptions, IndexFiles};
-use crate::hash_index::{Damage, Geometry, Hits, IndexFile, KeyColumn, Keys, Topics, select_files};
+use crate::hash_index::{Damage, Geometry, Hits, IndexFile, KeyColumn, Keys, Topics, are_cold, select_files};
 use crate::io::{Location, ProcessMutex, storage};
 use crate::report::{Report, thousands};
 use crate::rocketmq::commit_log::CommitLog;
@@ -16,6 +16,11 @@ use crate::time_range::TimeRange;
 
 /// COMPAT(rocketmq IndexService#queryOffset, B16): no answer of a broker holds more candidates (`maxMsgsNumBatch`).
 const MOST_OF_BROKER: usize = 64;
+
+/// For fewer keys sealed rows are as fast as index files in memory.
+const FEW_KEYS: usize = 16;
+/// Walks through index files in memory that take as long as to decode a row group: measured, 0.3 us and 6.5 us.
+const WALKS_A_GROUP: usize = 20;
 
 /// The key index of a store. It follows the directory.
 #[derive(Debug)]
@@ -201,17 +206,23 @@ impl StoreIndex {
     /// As [`Self::all_files`].
     pub fn candidates(&self, view: &IndexView, hashes: &[i32], times: TimeRange) -> Result<Candidates> {
         let mut found = Candidates { offsets: vec![Vec::new(); hashes.len()], ..Candidates::default() };
-        let mut files = view.files.clone();
-        if let (Some(sealed), Some(unchanged)) = (&self.sealed, &view.unchanged) {
-            match sealed.select(unchanged, hashes, times) {
-                Ok(hits) => found.add(&hits),
-                Err(error @ (Error::Corrupt { .. } | Error::Io { .. })) => {
-                    self.give_up(&error);
-                    files = self.all_files()?;
-                }
-                Err(error) => return Err(error),
-            }
-        }
+        let files = match self.sealed.as_deref().zip(view.unchanged.as_deref()) {
+            None => view.files.clone(),
+            Some((sealed, unchanged)) => match self.faster_files(sealed, unchanged, hashes) {
+                Some(files) => Some(files),
+                None => match sealed.select(unchanged, hashes, times) {
+                    Ok(hits) => {
+                        found.add(&hits);
+                        view.files.clone()
+                    }
+                    Err(error @ (Error::Corrupt { .. } | Error::Io { .. })) => {
+                        self.give_up(&error);
+                        self.all_files()?
+                    }
+                    Err(error) => return Err(error),
+                },
+            },
+        };
         let Some(files) = files else { return Ok(found) };
         let most = self.is_brokers().then_some(MOST_OF_BROKER + 1);
         let files = files.newest_first(times, self.clock_slack_ms)?;
@@ -228,6 +239,25 @@ impl StoreIndex {
             found.offsets.iter_mut().for_each(|offsets| offsets.truncate(MOST_OF_BROKER));
         }
         Ok(found)
+    }
+
+    /// Returns the index files if they answer sooner than the sealed rows, which stand for some of them: if they are in memory, and
+    /// the keys are neither few nor a large part of all. If they cannot be opened, the sealed rows answer.
+    fn faster_files(
+        &self,
+        sealed: &SealedStore,
+        unchanged: &UnchangedFiles,
+        hashes: &[i32],
+    ) -> Option<Arc<IndexFiles>> {
+        let walks = hashes.len().saturating_mul(unchanged.names.len());
+        let is_slower = walks >= sealed.groups_of(hashes.len()).saturating_mul(WALKS_A_GROUP);
+        if self.directory.is_remote() || hashes.len() < FEW_KEYS || is_slower {
+            return None;
+        }
+        let files = self.all_files().ok()??;
+        let open = files.refresh().ok()?;
+        let open: Vec<&IndexFile> = open.iter().map(AsRef::as_ref).collect();
+        (!are_cold(&open, hashes)).then_some(files)
     }
 
     /// Returns the sealed index, the files that it replaces, and its candidates of a key; `None` if each index file is searched.
