@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 # No deadline: two cores shared with Spark make single examples slow without any fault of the code.
 settings.register_profile("logdex", deadline=None, print_blob=True)
 settings.load_profile("logdex")
+
+# Sessions of Spark are short here: to optimise their code takes longer than to run it. This is a third of their processor time.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 def pytest_report_header(config: pytest.Config) -> str:
