@@ -490,6 +490,44 @@ mod tests {
     }
 
     #[test]
+    #[cfg(target_os = "linux")]
+    fn row_groups_that_are_not_in_memory_answer_alike() {
+        use rustix::fs::{Advice, fadvise};
+        let directory = tempfile::tempdir().unwrap();
+        let (given, keys) = sealed(directory.path());
+        let evict = || {
+            for file in &keys.files {
+                let file = std::fs::File::open(directory.path().join(&file.path)).unwrap();
+                file.sync_all().unwrap();
+                fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+            }
+        };
+        // Few row groups are requested one by one; for many the file is read in order.
+        for step in [40_000, 301] {
+            let hashes: Vec<i32> = given.iter().skip(1).step_by(step).map(|row| row.key_hash).collect();
+            let in_memory = keys.offsets(&hashes, true, |_| true).unwrap();
+            evict();
+            assert_eq!(keys.offsets(&hashes, true, |_| true).unwrap(), in_memory);
+            evict();
+            let tasks = keys.tasks(&sorted(&hashes, 0..=i32::MAX));
+            let are_there = || {
+                let mut groups = tasks.iter().map(|task| keys.group(task.group).unwrap());
+                groups.all(|(file, group)| keys.source(file).unwrap().0.is_in_memory(group.begin))
+            };
+            if are_there() {
+                println!("nothing can be evicted here");
+                return;
+            }
+            keys.expect(&tasks).unwrap();
+            let begun = std::time::Instant::now();
+            while !are_there() {
+                assert!(begun.elapsed().as_secs() < 10);
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    #[test]
     fn row_groups_that_do_not_follow_each_other_are_an_error() {
         let directory = tempfile::tempdir().unwrap();
         let (_, keys) = sealed(directory.path());

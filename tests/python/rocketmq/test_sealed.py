@@ -528,6 +528,23 @@ def test_a_missing_file_of_keys_changes_no_answer(written: Path, caplog: pytest.
     assert "each index file is asked" in caplog.text
 
 
+def test_a_batch_asks_index_files_in_memory(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    root = tmp_path / "store"
+    put(root, 0, 1_500, hash_slots=1_000, max_entries=5_000)
+    seal(root)
+    # Only a look-up in the sealed rows notices that they are gone.
+    shutil.rmtree(root / "_logdex/keys")
+    [index] = (root / "index").iterdir()
+    assert index.read_bytes()
+    keys = [f"n{number}" for number in range(0, 1_500, 50)]
+    for asked, is_sealed in ((keys, False), (keys[:10], True)):
+        caplog.clear()
+        with MessageStore.open(root) as store:
+            found = pa.table(store.find_batch("orders", asked, columns=["body"]))
+        assert found.column("body").to_pylist() == [b"body %s" % key[1:].encode() for key in asked]
+        assert ("each index file is asked" in caplog.text) == is_sealed
+
+
 def test_a_sealed_index_of_another_store_is_passed_over(
     written: Path, store: Callable[[str], Path], caplog: pytest.LogCaptureFixture
 ) -> None:
