@@ -60,12 +60,14 @@ def sealed(part: Part) -> str:
         rows.append([*row, "", ""][:4])
     return f"""## A sealed index
 
-`MessageStore.seal` of one full index file of {part.facts["entries"]:,} entries, and look-ups in its rows beside those in the
-index file, in turns. By itself: `python benches/python/sealed_rates.py --spark`.
+`MessageStore.seal` of one full index file of {part.facts["entries"]:,} entries, and searches in the sealed store beside those in a
+store with the index file alone, in turns. By itself: `python benches/python/sealed_rates.py --spark`.
 
 {table(["what", "sealed", "index files", "times as fast, or as small"], rows)}
 
 - Every twentieth key is one that was asked for; the keys are in another order than the rows.
+- A store with both, and one with the index files only. In memory a batch of the first goes to the index files where they answer
+  sooner, up to some keys for each row group.
 - *Cold*: the files are dropped from the page cache before. Of one key the index files answer with a read for each entry of its
   chain; the sealed rows with a page.
 """
