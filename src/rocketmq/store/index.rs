@@ -40,6 +40,8 @@ struct State {
     /// The files that the sealed index stands for, and the others.
     unchanged: Option<Arc<UnchangedFiles>>,
     others: Option<Arc<IndexFiles>>,
+    /// Both, for a batch that they answer sooner.
+    sealed_too: Option<Arc<IndexFiles>>,
     /// The reason why the sealed index is not used any more.
     damage: Option<String>,
     notes: Vec<String>,
@@ -168,22 +170,21 @@ impl StoreIndex {
         };
         let is_same = |others: &Arc<IndexFiles>| others.options().without == without;
         let others = match others.filter(|others| has_others && is_same(others)) {
-            None if has_others => {
-                let options = FilesOptions {
-                    geometry: Some(Geometry::new(slots, entries)?),
-                    access: self.options.access,
-                    without,
-                    ..FilesOptions::default()
-                };
-                let files = IndexFiles::new(&self.directory, options);
-                files.refresh()?;
-                Some(Arc::new(files))
-            }
+            None if has_others => Some(self.files_as_sealed((slots, entries), without)?),
             others => others,
         };
         let view = IndexView { unchanged: Some(unchanged), files: others };
         self.state.with(|state| (state.unchanged, state.others) = (view.unchanged.clone(), view.files.clone()));
         Ok(Some(view))
+    }
+
+    /// Opens the index files but for some, with the slots and entries of a sealed index.
+    fn files_as_sealed(&self, geometry: (u32, u32), without: BTreeSet<String>) -> Result<Arc<IndexFiles>> {
+        let geometry = Some(Geometry::new(geometry.0, geometry.1)?);
+        let options = FilesOptions { geometry, access: self.options.access, without, ..FilesOptions::default() };
+        let files = IndexFiles::new(&self.directory, options);
+        files.refresh()?;
+        Ok(Arc::new(files))
     }
 
     /// Notes the damage of a file, which was read from end to end.
@@ -254,7 +255,11 @@ impl StoreIndex {
         if self.directory.is_remote() || hashes.len() < FEW_KEYS || is_slower {
             return None;
         }
-        let files = self.all_files().ok()??;
+        let files = match self.state.with(|state| state.sealed_too.clone()) {
+            Some(files) => files,
+            None => self.files_as_sealed(sealed.geometry()?, BTreeSet::new()).ok()?,
+        };
+        self.state.with(|state| state.sealed_too = Some(Arc::clone(&files)));
         let open = files.refresh().ok()?;
         let open: Vec<&IndexFile> = open.iter().map(AsRef::as_ref).collect();
         (!are_cold(&open, hashes)).then_some(files)
@@ -324,7 +329,7 @@ impl StoreIndex {
     /// Returns the texts for the log since the last call.
     pub fn take_notes(&self) -> Vec<String> {
         let (mut notes, files) = self.state.with(|state| {
-            let files = [&state.all, &state.others].map(Clone::clone);
+            let files = [&state.all, &state.others, &state.sealed_too].map(Clone::clone);
             (std::mem::take(&mut state.notes), files)
         });
         notes.extend(files.into_iter().flatten().flat_map(|files| files.take_notes()));

@@ -20,8 +20,10 @@ use crate::rocketmq::index_entries::TAGS_PREFIX;
 use crate::rocketmq::offset_files::Gap;
 use crate::time_range::TimeRange;
 
-/// Keys of a batch that are searched together.
+/// Keys of a batch whose candidates are read together.
 const KEYS_A_STEP: usize = 1_024;
+/// Candidates that are looked up before they are read, about. A sealed index decodes a row group for many keys at once.
+const CANDIDATES_AHEAD: usize = 4 << 20;
 /// Pairs of a topic and a key for which the index is read.
 const MOST_QUESTIONS: usize = 1_000_000;
 /// The memory of an answer of at most so many rows, and bytes of bodies, is kept for the next one.
@@ -244,7 +246,18 @@ impl Store {
         let schema = RecordBatchReader::schema(&step);
         let lost = log.gaps_in_time(query.times, CLOCK_SLACK_MS)?.iter().map(Gap::finding).collect();
         let store = Arc::clone(self);
-        let mut found = FoundBatches { store, view, log, query, schema, step, next: 0, findings: lost };
+        let mut found = FoundBatches {
+            store,
+            view,
+            log,
+            query,
+            schema,
+            step,
+            next: 0,
+            candidates: Vec::new().into_iter(),
+            ahead: KEYS_A_STEP,
+            findings: lost,
+        };
         found.begin_step()?;
         Ok((found, unread))
     }
@@ -300,25 +313,40 @@ pub struct FoundBatches {
     step: VerifiedMessages,
     /// The first key of the next step.
     next: usize,
+    /// The candidates of the keys from there on, as far as they were looked up.
+    candidates: std::vec::IntoIter<Vec<i64>>,
+    /// Number of keys to look up next: few at first, so that messages come soon.
+    ahead: usize,
     findings: Vec<Finding>,
 }
 
 impl FoundBatches {
-    fn begin_step(&mut self) -> Result<()> {
-        let rows = self.next..self.query.keys.len().min(self.next + KEYS_A_STEP);
-        let hashes: Vec<i32> = rows
-            .clone()
-            .map(|row| if self.query.hashes.is_valid(row) { self.query.hashes.value(row) } else { -1 })
-            .collect();
+    fn look_up(&mut self) -> Result<()> {
+        let rows = self.next..self.query.keys.len().min(self.next + self.ahead);
+        let hash = |row| if self.query.hashes.is_valid(row) { self.query.hashes.value(row) } else { -1 };
+        let hashes: Vec<i32> = rows.map(hash).collect();
         let found = self.store.candidates(self.view.as_ref(), &hashes, self.query.times)?;
+        let count: usize = found.offsets.iter().map(Vec::len).sum();
+        let of_a_key = count / hashes.len().max(1) + 1;
+        self.ahead = (CANDIDATES_AHEAD / of_a_key).clamp(KEYS_A_STEP, self.ahead * 32);
+        self.candidates = found.offsets.into_iter();
+        Ok(())
+    }
+
+    fn begin_step(&mut self) -> Result<()> {
+        if self.candidates.len() == 0 {
+            self.look_up()?;
+        }
+        let rows = self.next..self.next + self.candidates.len().min(KEYS_A_STEP);
+        let query = &self.query;
         let key_query = |(row, candidates): (usize, Vec<i64>)| {
-            let topics = &self.query.topics;
+            let topics = &query.topics;
             let topic = topics.get(if topics.len() == 1 { 0 } else { row }).cloned().flatten();
             let topics = topic.map(|topic| vec![topic]);
-            let key = self.query.keys.get(row).cloned().flatten();
+            let key = query.keys.get(row).cloned().flatten();
             if topics.is_some() && key.is_some() { KeyQuery { topics, key, candidates } } else { KeyQuery::default() }
         };
-        let wanted = rows.clone().zip(found.offsets).map(key_query).collect();
+        let wanted = rows.clone().zip(self.candidates.by_ref()).map(key_query).collect();
         self.step.go_on_with(wanted);
         self.next = rows.end;
         Ok(())
