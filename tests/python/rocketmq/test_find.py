@@ -98,6 +98,15 @@ def test_many_keys_are_answered_in_their_order_with_the_newest_messages(store: M
         assert [pair for pair in rows if pair[0] < 8] == wanted
 
 
+def test_more_keys_than_are_looked_up_together_are_answered_in_their_order(store: MessageStore) -> None:
+    names = ["a", "none", *(f"u{number}" for number in range(500))]
+    offsets = {name: [message.phy_offset for message in store.find("T", name)] for name in names}
+    keys = [names[number % len(names)] for number in range(40_000)]
+    table = pa.table(store.find_batch("T", keys, columns=["phy_offset"]))
+    rows = zip(table.column("query_row").to_pylist(), table.column("phy_offset").to_pylist(), strict=True)
+    assert list(rows) == [(row, offset) for row, key in enumerate(keys) for offset in offsets[key]]
+
+
 def test_a_limit_is_told_when_there_are_more(store: MessageStore) -> None:
     total = len(store.find("T", "many"))
     for most, truncated in ((0, True), (1, True), (1_500, True), (total - 1, True), (total, False), (total + 1, False)):
