@@ -302,14 +302,15 @@ impl SealedKeys {
             let groups = || tasks.iter().filter_map(|task| self.group(task.group));
             let Some((file, _)) = groups().next() else { continue };
             let (source, _) = self.source(file)?;
-            if source.is_far() {
+            let is_far = source.is_far();
+            let is_cold = || groups().take(SAMPLES).any(|(_, group)| !source.is_in_memory(group.begin));
+            if !is_far && (tasks.len() == 1 || !is_cold()) {
+                continue;
+            }
+            if !is_far && tasks.len() as u64 * BYTES_A_GROUP >= source.len() {
+                source.load();
+            } else {
                 groups().for_each(|(_, group)| source.will_need(group.begin, group.len()));
-            } else if tasks.len() > 1 && groups().take(SAMPLES).any(|(_, group)| !source.is_in_memory(group.begin)) {
-                if tasks.len() as u64 * BYTES_A_GROUP >= source.len() {
-                    source.load();
-                } else {
-                    groups().for_each(|(_, group)| source.will_need(group.begin, group.len()));
-                }
             }
         }
         Ok(())

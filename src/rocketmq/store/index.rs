@@ -255,11 +255,12 @@ impl StoreIndex {
         if self.directory.is_remote() || hashes.len() < FEW_KEYS || is_slower {
             return None;
         }
-        let files = match self.state.with(|state| state.sealed_too.clone()) {
-            Some(files) => files,
-            None => self.files_as_sealed(sealed.geometry()?, BTreeSet::new()).ok()?,
+        let files = if let Some(files) = self.state.with(|state| state.sealed_too.clone()) {
+            files
+        } else {
+            let files = self.files_as_sealed(sealed.geometry()?, BTreeSet::new()).ok()?;
+            self.state.with(|state| Arc::clone(state.sealed_too.insert(files)))
         };
-        self.state.with(|state| state.sealed_too = Some(Arc::clone(&files)));
         let open = files.refresh().ok()?;
         let open: Vec<&IndexFile> = open.iter().map(AsRef::as_ref).collect();
         (!are_cold(&open, hashes)).then_some(files)
