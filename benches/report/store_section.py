@@ -60,8 +60,8 @@ def sealed(part: Part) -> str:
         rows.append([*row, "", ""][:4])
     return f"""## A sealed index
 
-`MessageStore.seal` of one full index file of {part.facts["entries"]:,} entries, and searches in the sealed store beside those in a
-store with the index file alone, in turns. By itself: `python benches/python/sealed_rates.py --spark`.
+`MessageStore.seal` of one full index file of {part.facts["entries"]:,} entries, and searches in the sealed store beside those
+in a store with the index file alone, in turns. By itself: `python benches/python/sealed_rates.py --spark`.
 
 {table(["what", "sealed", "index files", "times as fast, or as small"], rows)}
 

@@ -105,8 +105,8 @@ class MessageStore(Source):
             access: "mmap", "pread", or "auto": mmap, and pread if mapping fails.
             compat: Search the index as this broker release does, faults included.
             sealed: "auto" uses the sealed index in the root if there is one (see `seal`), "never" none. Or the directory of one.
-                It replaces the index files that are as they were, unless they are in memory and faster for a batch of keys; the others
-                are searched as before.
+                It replaces the index files that are as they were, unless they are in memory and faster for a batch of keys;
+                the others are searched as before.
             storage_options: Options of the store of a URL, such as `aws_region`, by the names of the object_store crate; what
                 is not given comes from the environment.
             filesystem: A file system of fsspec or `pyarrow.fs`, or a store of obstore, in which `root` and `commit_log` are
