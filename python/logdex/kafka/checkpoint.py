@@ -28,7 +28,10 @@ def read_offsets(log_dir: Path, name: str) -> dict[TopicPartition, int]:
 def recorded(log_dir: Path, name: str, partition: TopicPartition) -> int | None:
     """Return the offset of a partition in one of `LOG_DIR_FILES`; None if it is not recorded.
 
-    A checkpoint that cannot be read counts as missing: a broker then begins with the first segment, too.
+    A damaged checkpoint counts as missing: a broker then begins with the first segment, too.
+
+    Raises:
+        OSError: It may be there, and cannot be read.
     """
     return recorded_offset(log_dir / name, partition.topic, partition.partition)
 

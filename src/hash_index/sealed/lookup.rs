@@ -255,10 +255,14 @@ impl SealedKeys {
         Some((file, self.files.get(file)?.groups.get(at)?))
     }
 
+    /// Returns the number of a row group's file.
+    fn file_of(&self, group: usize) -> Option<usize> {
+        self.places.get(group).map(|(file, _)| *file)
+    }
+
     /// Returns whether a row group follows another one in its file.
     fn is_next(&self, before: usize, after: usize) -> bool {
-        let file = |number: usize| self.places.get(number).map(|(file, _)| *file);
-        before + 1 == after && file(before) == file(after)
+        before + 1 == after && self.file_of(before) == self.file_of(after)
     }
 
     fn source(&self, number: usize) -> Result<(Arc<FileSource>, Location)> {
@@ -294,17 +298,14 @@ impl SealedKeys {
 
     /// Begins to read the row groups, if requests answer the reads or the first groups of a file are not in memory.
     fn expect(&self, tasks: &[Task]) -> Result<()> {
-        let is_of_one_file = |before: &Task, after: &Task| {
-            let file = |task: &Task| self.group(task.group).map(|(file, _)| file);
-            file(before) == file(after)
-        };
-        for tasks in tasks.chunk_by(is_of_one_file) {
+        let is_far = self.directory.is_remote();
+        let by_file = tasks.chunk_by(|before, after| self.file_of(before.group) == self.file_of(after.group));
+        for tasks in by_file.filter(|tasks| is_far || tasks.len() > 1) {
             let groups = || tasks.iter().filter_map(|task| self.group(task.group));
             let Some((file, _)) = groups().next() else { continue };
             let (source, _) = self.source(file)?;
-            let is_far = source.is_far();
             let is_cold = || groups().take(SAMPLES).any(|(_, group)| !source.is_in_memory(group.begin));
-            if !is_far && (tasks.len() == 1 || !is_cold()) {
+            if !is_far && !is_cold() {
                 continue;
             }
             if !is_far && tasks.len() as u64 * BYTES_A_GROUP >= source.len() {

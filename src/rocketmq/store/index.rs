@@ -197,7 +197,7 @@ impl StoreIndex {
         self.state.with(|state| {
             state.notes.push(format!("the sealed index is not used any more, each index file is asked: {error}"));
             state.damage = Some(error.to_string());
-            (state.unchanged, state.others) = (None, None);
+            (state.unchanged, state.others, state.sealed_too) = (None, None, None);
         });
     }
 
@@ -207,23 +207,21 @@ impl StoreIndex {
     /// As [`Self::all_files`].
     pub fn candidates(&self, view: &IndexView, hashes: &[i32], times: TimeRange) -> Result<Candidates> {
         let mut found = Candidates { offsets: vec![Vec::new(); hashes.len()], ..Candidates::default() };
-        let files = match self.sealed.as_deref().zip(view.unchanged.as_deref()) {
-            None => view.files.clone(),
-            Some((sealed, unchanged)) => match self.faster_files(sealed, unchanged, hashes) {
-                Some(files) => Some(files),
-                None => match sealed.select(unchanged, hashes, times) {
-                    Ok(hits) => {
-                        found.add(&hits);
-                        view.files.clone()
-                    }
+        let mut files = view.files.clone();
+        if let Some((sealed, unchanged)) = self.sealed.as_deref().zip(view.unchanged.as_deref()) {
+            if let Some(faster) = self.faster_files(sealed, unchanged, hashes) {
+                files = Some(faster);
+            } else {
+                match sealed.select(unchanged, hashes, times) {
+                    Ok(hits) => found.add(&hits),
                     Err(error @ (Error::Corrupt { .. } | Error::Io { .. })) => {
                         self.give_up(&error);
-                        self.all_files()?
+                        files = self.all_files()?;
                     }
                     Err(error) => return Err(error),
-                },
-            },
-        };
+                }
+            }
+        }
         let Some(files) = files else { return Ok(found) };
         let most = self.is_brokers().then_some(MOST_OF_BROKER + 1);
         let files = files.newest_first(times, self.clock_slack_ms)?;
