@@ -51,7 +51,7 @@ test: need-java $(VENV)/.extension ## run all tests: Rust, Python, Spark
 .PHONY: test-web
 test-web: need-browser $(VENV)/.extension ## test the pages of `logdex browse` in Chromium
 	@echo '== pytest tests/python/browse'
-	@$(PY) -m pytest -q tests/python/browse
+	@$(PY) -m pytest -q -n $(TEST_PROCESSES) --dist loadfile tests/python/browse
 
 .PHONY: test-storage
 test-storage: need-java need-maven $(VENV)/.extension ## test other stores than S3 on real servers: Azure, HDFS (needs npm, Maven)

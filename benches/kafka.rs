@@ -68,14 +68,17 @@ fn decode(criterion: &mut Criterion) {
             group.throughput(Throughput::Elements(written.records));
             group.bench_function("decode", |bencher| {
                 bencher.iter(|| {
-                    assert_eq!(segments::read(SegmentRange::whole(Arc::clone(&segment))) as u64, written.records);
+                    assert_eq!(
+                        segments::read(SegmentRange::whole(Arc::clone(&segment)), false) as u64,
+                        written.records
+                    );
                 });
             });
             group.bench_function("decode, 2 threads", |bencher| {
                 bencher.iter(|| {
                     let read: usize = std::thread::scope(|scope| {
                         let parts = parts(&segment, 2).into_iter();
-                        let threads: Vec<_> = parts.map(|part| scope.spawn(|| segments::read(part))).collect();
+                        let threads: Vec<_> = parts.map(|part| scope.spawn(|| segments::read(part, false))).collect();
                         threads.into_iter().map(|thread| thread.join().expect(OK)).sum()
                     });
                     assert_eq!(read as u64, written.records);

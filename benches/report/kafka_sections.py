@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 RECORDS = {
     "java": "Java `FileRecords`, streaming iterator",
     "native": "**logdex**",
+    "views": "logdex, keys and values as views",
     "python": "**logdex**, from Python",
     "two": "logdex, 2 threads",
     "python_two": "logdex, 2 Python threads",
@@ -51,6 +52,7 @@ def segments(part: Part) -> str:
     """Whole segments."""
     measured, facts = part.measured, part.facts["segments"]
     two = [ends(measured.times(f"{kind}_records_two", f"{kind}_records_native")) for kind in facts]
+    views = [ends(measured.times(f"{kind}_records_views", f"{kind}_records_native")) for kind in facts]
     share = [ends(measured.times(f"{kind}_records_python", f"{kind}_records_native"), percent=True) for kind in facts]
     mib = round(max(fact["size"] for fact in facts.values()) / 2**20)
     ratios = "; ".join(
@@ -66,13 +68,16 @@ Segments of {mib} MiB, all in memory, that Kafka's own `MemoryRecordsBuilder` wr
 24 bytes, one header of 16 bytes, values of 100 or 1,024 bytes that look like JSON. Raw bytes per byte of file:
 {ratios}.
 Java is Kafka 3.9.2 in a warm JVM: offset, timestamp, key, value, header key and value of each record are touched. logdex makes
-Arrow columns of them, copied out of the file. Both compare checksums. One thread where nothing else is said.
+Arrow columns of them, copied out of the file; `views=True` does not copy keys and values of uncompressed batches. Both compare
+checksums. One thread where nothing else is said.
 
 {records}
 
 In the order of the table, two threads are
 {"; ".join(two)}
-times as fast as one, and from Python a scan has
+times as fast as one, with keys and values as views a scan is
+{"; ".join(views)}
+times as fast as with copies of them, and from Python a scan has
 {"; ".join(share)}
 of the speed in Rust.
 

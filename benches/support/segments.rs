@@ -42,10 +42,11 @@ fn open(path: &Path) -> Arc<Segment> {
     Arc::new(Segment::open(path, SegmentOptions::default()).expect(OK))
 }
 
-/// `threads`: every record to Arrow, checksums compared; each thread reads a part of the offsets.
+/// `threads`: every record to Arrow, checksums compared; each thread reads a part of the offsets. `views`: keys and values are views.
 fn records(question: &Question) -> Value {
     let path = question.path();
     let threads = i64::try_from(question.number("threads")).expect("few");
+    let views = question.flag("views");
     let (took, rows) = timed(|| {
         let segment = open(&path);
         let end = if threads > 1 { segment.next_offset().expect(OK) } else { 0 };
@@ -57,7 +58,7 @@ fn records(question: &Question) -> Value {
                         part.begin_offset = end * worker / threads;
                         part.end_offset = end * (worker + 1) / threads;
                     }
-                    scope.spawn(|| read(part))
+                    scope.spawn(move || read(part, views))
                 })
                 .collect();
             workers.into_iter().map(|worker| worker.join().expect(OK)).sum::<usize>()
@@ -67,7 +68,7 @@ fn records(question: &Question) -> Value {
 }
 
 /// Reads a part to record batches with the columns that are given by default, checksums compared, and counts its rows.
-pub(crate) fn read(part: SegmentRange) -> usize {
+pub(crate) fn read(part: SegmentRange, views: bool) -> usize {
     let scan = RecordScan {
         times: TimeRange::ALL,
         keys: None,
@@ -75,6 +76,7 @@ pub(crate) fn read(part: SegmentRange) -> usize {
         matcher: None,
         columns: Column::choose::<&str>(None).expect(OK),
         batch_size: ROWS,
+        views,
         control: false,
         check_crc: true,
         on_error: OnError::Raise,

@@ -13,3 +13,4 @@ pub(crate) mod preview;
 pub(crate) mod text_rows;
 #[cfg(any(feature = "python", test))]
 pub(crate) mod value_counts;
+pub(crate) mod view_column;

@@ -68,4 +68,4 @@ pub use source::{ReadAt, WriteAt};
 pub(crate) use source::{i64_of, u32_of, usize_of};
 pub use status::FileIdentity;
 pub use storage::directory_stamp;
-pub(crate) use window::Window;
+pub(crate) use window::{Lent, Window};

@@ -21,6 +21,7 @@ fn scan(on_error: OnError, threads: usize) -> RecordScan {
         matcher: None,
         columns: Column::choose::<&str>(None).unwrap(),
         batch_size: 5,
+        views: false,
         control: false,
         check_crc: true,
         on_error,

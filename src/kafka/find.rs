@@ -326,6 +326,7 @@ impl Search<'_> {
             offsets,
             columns,
             batch_size: BATCH_ROWS,
+            views: false,
             control: false,
             check_crc: true,
             on_error: OnError::Skip,

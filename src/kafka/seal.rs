@@ -153,6 +153,7 @@ impl SegmentSource {
             matcher: None,
             columns,
             batch_size: BATCH_ROWS,
+            views: false,
             control: false,
             check_crc: true,
             on_error: OnError::Stop,

@@ -73,6 +73,7 @@ def scans(real: Server, ours: Server, segment: Written) -> dict[str, Step]:
     steps: dict[str, Step] = {
         f"{name}_records_java": lambda _: real.seconds("rounds_records", path=path),
         f"{name}_records_native": lambda _: ours.seconds("kafka_records", path=path, threads=1),
+        f"{name}_records_views": lambda _: ours.seconds("kafka_records", path=path, threads=1, views=True),
         f"{name}_records_python": lambda _: read(path, 1),
         f"{name}_records_two": lambda _: ours.seconds("kafka_records", path=path, threads=2),
         f"{name}_records_python_two": lambda _: read(path, 2),

@@ -176,6 +176,7 @@ impl<F: FnMut(&str) -> std::result::Result<(), E>, E: From<Error>> Dump<'_, F, E
             matcher: None,
             columns: [&PLAIN[..], &CONTENT].concat(),
             batch_size: BATCH_SIZE,
+            views: false,
             control: true,
             check_crc: true,
             on_error,

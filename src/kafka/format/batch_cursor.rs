@@ -75,6 +75,11 @@ impl BatchCursor {
         Ok(())
     }
 
+    /// Returns whether spans point into the output of the decoder.
+    pub(crate) fn is_decoded(&self) -> bool {
+        self.decoded
+    }
+
     /// Returns the bytes that spans point into: the batch, or the output of the decoder.
     pub(crate) fn bytes<'a>(&'a self, batch: &'a [u8]) -> &'a [u8] {
         if self.decoded { self.decoder.decoded() } else { batch }

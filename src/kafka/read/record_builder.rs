@@ -10,8 +10,9 @@ use arrow_schema::SchemaRef;
 
 use super::header_column::HeaderColumn;
 use super::record_columns::{Column, schema};
-use crate::arrow::columns::ByteColumn;
-use crate::io::i64_of;
+use crate::arrow::columns::{ByteColumn, Place};
+use crate::arrow::view_column::ViewColumn;
+use crate::io::{Lent, i64_of};
 use crate::kafka::format::header::Header;
 use crate::kafka::format::record::{Span, Wants};
 
@@ -33,6 +34,34 @@ struct Run {
     header: Header,
 }
 
+/// Keys or values.
+#[derive(Debug)]
+enum Bytes {
+    Copies(ByteColumn),
+    Views(ViewColumn),
+}
+
+impl Bytes {
+    fn new(views: bool) -> Self {
+        if views { Self::Views(ViewColumn::default()) } else { Self::Copies(ByteColumn::new()) }
+    }
+
+    #[inline]
+    fn extend(&mut self, places: impl ExactSizeIterator<Item = Place> + Clone, bytes: &[u8], lent: Option<&Lent>) {
+        match self {
+            Self::Copies(column) => column.extend_places(places, bytes),
+            Self::Views(column) => column.extend_places(places, bytes, lent),
+        }
+    }
+
+    fn finish(&mut self) -> ArrayRef {
+        match self {
+            Self::Copies(column) => Arc::new(column.finish_binary()),
+            Self::Views(column) => Arc::new(column.finish()),
+        }
+    }
+}
+
 /// Upper bound of the bytes of a record in the columns.
 fn size(span: &Span) -> usize {
     64 + span.len() + span.headers.1 as usize
@@ -43,8 +72,8 @@ fn size(span: &Span) -> usize {
 pub(crate) struct RecordBuilder {
     schema: SchemaRef,
     columns: Vec<Column>,
-    keys: Option<ByteColumn>,
-    values: Option<ByteColumn>,
+    keys: Option<Bytes>,
+    values: Option<Bytes>,
     offsets: Option<Vec<i64>>,
     timestamps: Option<Vec<i64>>,
     sequences: Option<Vec<i32>>,
@@ -58,13 +87,13 @@ pub(crate) struct RecordBuilder {
 }
 
 impl RecordBuilder {
-    pub(crate) fn new(columns: &[Column]) -> Self {
+    pub(crate) fn new(columns: &[Column], views: bool) -> Self {
         let has = |column: Column| columns.contains(&column);
         Self {
-            schema: schema(columns),
+            schema: schema(columns, views),
             columns: columns.to_vec(),
-            keys: has(Column::Key).then(ByteColumn::new),
-            values: has(Column::Value).then(ByteColumn::new),
+            keys: has(Column::Key).then(|| Bytes::new(views)),
+            values: has(Column::Value).then(|| Bytes::new(views)),
             offsets: has(Column::Offset).then(Vec::new),
             timestamps: has(Column::Timestamp).then(Vec::new),
             sequences: has(Column::Sequence).then(Vec::new),
@@ -114,19 +143,20 @@ impl RecordBuilder {
         if self.rows == 0 { count.max(1).min(spans.len()) } else { count }
     }
 
-    /// Adds records of the current batch. False if the headers of one cannot be parsed.
+    /// Adds records of the current batch, to whose bytes the spans point. If these are lent, views are of them. False if the headers
+    /// of a record cannot be parsed.
     #[inline]
-    pub(crate) fn append(&mut self, spans: &[Span], bytes: &[u8], header: &Header) -> bool {
+    pub(crate) fn append(&mut self, spans: &[Span], bytes: &[u8], lent: Option<&Lent>, header: &Header) -> bool {
         self.bytes += spans.iter().map(size).sum::<usize>();
         self.rows += spans.len();
         if let Some(run) = self.runs.last_mut() {
             run.rows += spans.len();
         }
         if let Some(keys) = &mut self.keys {
-            keys.extend_places(spans.iter().map(|span| span.key), bytes);
+            keys.extend(spans.iter().map(|span| span.key), bytes, lent);
         }
         if let Some(values) = &mut self.values {
-            values.extend_places(spans.iter().map(|span| span.value), bytes);
+            values.extend(spans.iter().map(|span| span.value), bytes, lent);
         }
         if let Some(offsets) = &mut self.offsets {
             offsets.extend(spans.iter().map(|span| span.offset));
@@ -164,8 +194,8 @@ impl RecordBuilder {
         fn built<B: ArrayBuilder>(builder: &mut Option<B>) -> ArrayRef {
             builder.as_mut().map(ArrayBuilder::finish).expect("a builder of every column that was chosen")
         }
-        fn bytes(column: &mut Option<ByteColumn>) -> ArrayRef {
-            Arc::new(column.as_mut().map(ByteColumn::finish_binary).expect("a builder of every column that was chosen"))
+        fn bytes(column: &mut Option<Bytes>) -> ArrayRef {
+            column.as_mut().map(Bytes::finish).expect("a builder of every column that was chosen")
         }
         /// Allocate for as many rows as before.
         fn taken<T>(values: &mut Option<Vec<T>>) -> Vec<T> {

@@ -156,10 +156,16 @@ pub(crate) fn timestamp_type() -> DataType {
     DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()))
 }
 
-/// Returns the schema of these columns; all are nullable.
-pub fn schema(columns: &[Column]) -> SchemaRef {
-    let fields: Vec<Field> = columns.iter().map(|c| Field::new(c.name(), c.data_type(), true)).collect();
-    Arc::new(Schema::new(fields))
+/// Returns the schema of these columns; all are nullable. Bytes may be views.
+pub fn schema(columns: &[Column], views: bool) -> SchemaRef {
+    let fields = columns.iter().map(|column| {
+        let data_type = match column.data_type() {
+            DataType::Binary if views => DataType::BinaryView,
+            other => other,
+        };
+        Field::new(column.name(), data_type, true)
+    });
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
 #[cfg(test)]

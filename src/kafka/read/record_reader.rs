@@ -36,6 +36,8 @@ pub struct RecordScan {
     pub columns: Vec<Column>,
     /// Rows of a record batch; it ends earlier at 64 MiB.
     pub batch_size: usize,
+    /// Keys and values are views: where a batch is not compressed and every record is wanted, of the bytes that were read.
+    pub views: bool,
     /// Include control records.
     pub control: bool,
     /// Compare checksums.
@@ -206,7 +208,7 @@ impl RecordRows {
         scan: RecordScan,
         filter: RecordFilter,
     ) -> Self {
-        let builder = RecordBuilder::new(&scan.columns);
+        let builder = RecordBuilder::new(&scan.columns, scan.views);
         let pause_every = match (filter.is_search(), filter.is_selective()) {
             (true, _) => SEARCHED_PER_BATCH,
             (false, true) => BYTES_PER_BATCH,
@@ -534,8 +536,11 @@ impl RecordRows {
         if self.builder.rows() == 0 {
             self.builder.begin_run(&current.owner, header);
         }
-        let path = current.range.segment.path();
-        let batch = self.walk.batch(&current.source, header).map_err(|e| Error::io(path, e))?;
+        let failed = |e| Error::io(current.range.segment.path(), e);
+        // A few records would hold the memory of many.
+        let lends = self.scan.views && !self.cursor.is_decoded() && !self.filter.is_selective();
+        let lent = lends.then(|| self.walk.lend(&current.source, header)).transpose().map_err(failed)?;
+        let batch = self.walk.batch(&current.source, header).map_err(failed)?;
         if self.spans.is_empty() && !self.decoded {
             match self.cursor.fill(header, batch, self.wants, CHUNK, &mut self.spans) {
                 Ok(ended) => self.decoded = ended,
@@ -552,7 +557,7 @@ impl RecordRows {
         let rows = self.spans.len().min(self.scan.batch_size - self.builder.rows());
         let fitting = self.builder.room_for(self.spans.get(..rows).unwrap_or_default());
         let taken = self.spans.get(..fitting).unwrap_or_default();
-        if !self.builder.append(taken, self.cursor.bytes(batch), header) {
+        if !self.builder.append(taken, self.cursor.bytes(batch), lent.as_ref(), header) {
             let flaw = record::unreadable_headers();
             self.spans.clear();
             (self.decoded, self.flaw) = (true, Some(flaw));

@@ -65,7 +65,7 @@ pub fn record_batch<B: AsRef<[u8]>>(rows: &[RecordRow<B>]) -> Result<RecordBatch
         })
     });
     let arrays = arrays.collect::<Option<Vec<_>>>().expect("the default columns have no others");
-    Ok(RecordBatch::try_new(schema(&columns), arrays).expect("the columns have the types of the schema"))
+    Ok(RecordBatch::try_new(schema(&columns, false), arrays).expect("the columns have the types of the schema"))
 }
 
 #[cfg(test)]
@@ -91,7 +91,7 @@ mod tests {
             row(None, vec![]),
         ]);
         let batch = batch.unwrap();
-        assert_eq!(batch.schema(), schema(&Column::ALL[..8]));
+        assert_eq!(batch.schema(), schema(&Column::ALL[..8], false));
         assert_eq!(batch.column(0).as_binary::<i32>().iter().collect::<Vec<_>>(), [Some(&b"k"[..]), None]);
         assert_eq!(batch.column(7).null_count(), 1);
         assert_eq!(batch.column(7).as_list::<i32>().value(0).len(), 2);

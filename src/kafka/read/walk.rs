@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::error::Undecodable;
-use crate::io::{ReadAt, Window, u32_of, usize_of};
+use crate::io::{Lent, ReadAt, Window, u32_of, usize_of};
 use crate::kafka::compat::Compat;
 use crate::kafka::format::header::{self, HEADER_SIZE, Header, LEAST_SIZE, LOG_OVERHEAD, UP_TO_MAGIC};
 use crate::report::{Flaw, Kind};
@@ -177,6 +177,12 @@ impl Walk {
     pub(crate) fn batch<S: ReadAt + ?Sized>(&mut self, source: &S, header: &Header) -> io::Result<&[u8]> {
         let ahead = if self.reads == Reads::Whole { BATCH_READ_AHEAD } else { 0 };
         self.window.get(source, header.position, header.size as usize, self.end, ahead)
+    }
+
+    /// Lends the bytes of the batch that [`Self::next`] returned last. The caller must have checked its size.
+    pub(crate) fn lend<S: ReadAt + ?Sized>(&mut self, source: &S, header: &Header) -> io::Result<Lent> {
+        self.batch(source, header)?;
+        Ok(self.window.lend(header.position))
     }
 
     /// Checks the checksum of the batch that [`Self::next`] returned last, with at most a window of memory.

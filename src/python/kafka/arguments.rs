@@ -141,6 +141,7 @@ pub(super) fn record_scan(
         matcher: None,
         columns: record_columns::Column::choose(convert::column_names(columns)?.as_deref())?,
         batch_size: convert::batch_size(batch_size)?,
+        views: false,
         control,
         check_crc,
         on_error: self::on_error(on_error)?,

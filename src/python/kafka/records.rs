@@ -53,6 +53,7 @@ pub(super) fn planned(py: Python<'_>, parts: &Bound<'_, PyAny>) -> PyResult<(Vec
 ///     offsets: Only records at these offsets.
 ///     matches: Only records in which this pattern is found: a `str` or `bytes` for values, or a `Pattern`.
 ///     batch_size: Rows of a batch; it ends earlier at 64 MiB.
+///     views: Return keys and values as Arrow's `BinaryView`.
 ///     control: Include control records.
 ///     check_crc: Compare checksums.
 ///     on_error: "raise", "skip" or "stop".
@@ -65,8 +66,8 @@ pub(super) fn planned(py: Python<'_>, parts: &Bound<'_, PyAny>) -> PyResult<(Vec
 /// Returns:
 ///     A reader of record batches, which is also an Arrow stream.
 #[pyfunction]
-#[pyo3(signature = (parts, *, begin=None, end=None, columns=None, keys=None, header=None, offsets=None, matches=None, batch_size=8_192, control=false, check_crc=true, on_error="raise", warn=true, threads=None, decode=None, progress=None))]
-#[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
+#[pyo3(signature = (parts, *, begin=None, end=None, columns=None, keys=None, header=None, offsets=None, matches=None, batch_size=8_192, views=false, control=false, check_crc=true, on_error="raise", warn=true, threads=None, decode=None, progress=None))]
+#[expect(clippy::too_many_arguments, clippy::fn_params_excessive_bools, reason = "keywords of the Python call")]
 fn read_records(
     py: Python<'_>,
     parts: &Bound<'_, PyAny>,
@@ -78,6 +79,7 @@ fn read_records(
     offsets: Option<&Bound<'_, PyAny>>,
     matches: Option<&Bound<'_, PyAny>>,
     #[pyo3(from_py_with = integer::batch_size)] batch_size: i64,
+    views: bool,
     control: bool,
     check_crc: bool,
     on_error: &str,
@@ -95,6 +97,7 @@ fn read_records(
         offsets: offsets.transpose()?,
         matcher: pattern::matcher(matches)?,
         threads: convert::threads(threads)?,
+        views,
         ..arguments::record_scan(begin, end, columns, batch_size, control, check_crc, on_error)?
     };
     let (ranges, missing) = planned(py, parts)?;

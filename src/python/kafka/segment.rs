@@ -17,8 +17,8 @@ use super::reader::PySegmentReader;
 use super::recovered::PyRecoveredSegment;
 use crate::io::{Location, i64_of};
 use crate::kafka::{
-    BatchScan, Check, Fetched, LogContext, OnError, ProducerState, Recovered, Segment, SegmentOptions, SegmentRange,
-    SegmentReader, TimedOffset, batch_columns,
+    BatchScan, Check, Fetched, LogContext, OnError, ProducerState, RecordScan, Recovered, Segment, SegmentOptions,
+    SegmentRange, SegmentReader, TimedOffset, batch_columns,
 };
 use crate::report::{Finding, Report};
 
@@ -315,6 +315,7 @@ impl PyLogSegment {
     ///     end: Last timestamp.
     ///     columns: Names of columns, in their order; by default the first eight. Other columns are not built.
     ///     batch_size: Rows of a record batch; it ends earlier at 64 MiB.
+    ///     views: Return key and value as `BinaryView`: see `Log.records`.
     ///     control: Include control records.
     ///     aborted: (producer id, first offset, last offset) of transactions whose records are skipped.
     ///     check_crc: Compare checksums.
@@ -328,7 +329,7 @@ impl PyLogSegment {
     ///     partition i32, offset i64, timestamp timestamp[ms, UTC], timestampType i32, headers list<struct<key utf8, value
     ///     binary>>. More by name: partitionLeaderEpoch i32, producerId i64, producerEpoch i32, sequence i32, isTransactional
     ///     bool, isControl bool, magic i32, batchPosition i64, and for magic 0 and 1 crc i64 and isValid bool.
-    #[pyo3(signature = (*, begin_offset=None, end_offset=None, begin=None, end=None, columns=None, batch_size=8_192, control=false, aborted=None, check_crc=true, on_error="raise", begin_position=None, end_position=None))]
+    #[pyo3(signature = (*, begin_offset=None, end_offset=None, begin=None, end=None, columns=None, batch_size=8_192, views=false, control=false, aborted=None, check_crc=true, on_error="raise", begin_position=None, end_position=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn records(
         &self,
@@ -338,6 +339,7 @@ impl PyLogSegment {
         end: Option<&Bound<'_, PyAny>>,
         columns: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = integer::batch_size)] batch_size: i64,
+        views: bool,
         control: bool,
         aborted: Option<&Bound<'_, PyAny>>,
         check_crc: bool,
@@ -346,6 +348,7 @@ impl PyLogSegment {
         #[pyo3(from_py_with = integer::end_position)] end_position: Option<i64>,
     ) -> PyResult<PySegmentReader> {
         let scan = arguments::record_scan(begin, end, columns, batch_size, control, check_crc, on_error)?;
+        let scan = RecordScan { views, ..scan };
         let range = SegmentRange {
             begin_offset: begin_offset.unwrap_or(i64::MIN),
             end_offset: end_offset.unwrap_or(i64::MAX),
