@@ -104,20 +104,26 @@ impl Entry {
         }
     }
 
-    /// Returns whether it is a file; false if that cannot be known.
-    pub fn is_file(&self) -> bool {
-        if let Some(kind) = self.listed.filter(|kind| !kind.is_symlink()) {
-            return kind.is_file();
+    /// Returns whether it is a file, or a link to one.
+    ///
+    /// # Errors
+    /// As [`Self::status`].
+    pub fn is_file(&self) -> Result<bool> {
+        match self.listed.filter(|kind| !kind.is_symlink()) {
+            Some(kind) => Ok(kind.is_file()),
+            None => Ok(self.status()?.is_some_and(|found| found.kind == Kind::File)),
         }
-        matches!(self.status(), Ok(Some(found)) if found.kind == Kind::File)
     }
 
-    /// Returns whether it is a directory; false if that cannot be known.
-    pub fn is_directory(&self) -> bool {
-        if let Some(kind) = self.listed.filter(|kind| !kind.is_symlink()) {
-            return kind.is_dir();
+    /// Returns whether it is a directory, or a link to one.
+    ///
+    /// # Errors
+    /// As [`Self::status`].
+    pub fn is_directory(&self) -> Result<bool> {
+        match self.listed.filter(|kind| !kind.is_symlink()) {
+            Some(kind) => Ok(kind.is_dir()),
+            None => Ok(self.status()?.is_some_and(|found| found.kind == Kind::Directory)),
         }
-        matches!(self.status(), Ok(Some(found)) if found.kind == Kind::Directory)
     }
 }
 

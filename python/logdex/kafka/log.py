@@ -274,7 +274,7 @@ class Log(Source):
             matches: Only records in whose value this regular expression is found: a `str`, a `bytes`, or a `Pattern` with fields
                 and options.
             batch_size: The most rows of an Arrow batch.
-            views: Return keys and values as Arrow's `BinaryView`. Those of uncompressed batches are not copied then, unless `keys`
+            views: Return keys and values as `BinaryView` of Arrow. Those of uncompressed batches are not copied then, unless `keys`
                 or `matches` selects some: 1 KB of value takes half of the time. Columns of views cannot be decoded.
             isolation: "read_committed" leaves out aborted transactions, and ends before the first open one.
             control: Read control records, too, which a consumer never sees.

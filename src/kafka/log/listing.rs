@@ -60,9 +60,10 @@ impl Listing {
         for entry in entries {
             let name = entry.name.to_string_lossy().into_owned();
             let (stem, leftover) = split_leftover(&name);
-            let segment_file = segment_file(stem).filter(|_| entry.is_file());
+            let named = segment_file(stem);
+            let is_segment_file = named.is_some() && entry.is_file()?;
             let path = entry.path;
-            let Some((offset, suffix)) = segment_file else {
+            let Some((offset, suffix)) = named.filter(|_| is_segment_file) else {
                 if !is_text_file(&name) && !is_metadata_snapshot(&name) {
                     found.strays.push(path);
                 }

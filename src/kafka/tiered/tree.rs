@@ -65,17 +65,20 @@ pub fn holds_segments(directory: &Location) -> Result<bool> {
 fn layout(directory: &Location) -> Result<(Location, Option<Layout>)> {
     for entry in storage::list(directory)? {
         let name = entry.name.to_string_lossy();
-        if name == LOCAL_ROOT && entry.is_directory() {
+        if name == LOCAL_ROOT && entry.is_directory()? {
             let below = layout(&entry.path)?;
             return Ok((below.0, below.1.or(Some(Layout::Local))));
         }
-        let Some((prefix, _)) = split_uuid(&name).filter(|_| entry.is_directory()) else { continue };
+        let Some((prefix, _)) = split_uuid(&name) else { continue };
+        if !entry.is_directory()? {
+            continue;
+        }
         for below in storage::list(&entry.path)? {
             let name = below.name.to_string_lossy();
             if topic_partition(Path::new(prefix)).is_some() && object_name(&name).is_some() {
                 return Ok((directory.to_owned(), Some(Layout::Local)));
             }
-            let is_partition = partition_number(&name).is_some() && below.is_directory();
+            let is_partition = partition_number(&name).is_some() && below.is_directory()?;
             if is_partition
                 && storage::list(&below.path)?.iter().any(|file| object_name(&file.name.to_string_lossy()).is_some())
             {
@@ -141,11 +144,14 @@ impl TieredDirectory {
 
     /// Returns the names of the partitions in remote storage.
     fn remote_partitions(&self) -> Result<Vec<String>> {
-        let directories: Vec<(String, Location)> = storage::list(&self.remote)?
-            .into_iter()
-            .filter(storage::Entry::is_directory)
-            .filter_map(|entry| Some((split_uuid(&entry.name.to_string_lossy())?.0.to_owned(), entry.path)))
-            .collect();
+        let mut directories = Vec::new();
+        for entry in storage::list(&self.remote)? {
+            if let Some((name, _)) = split_uuid(&entry.name.to_string_lossy())
+                && entry.is_directory()?
+            {
+                directories.push((name.to_owned(), entry.path));
+            }
+        }
         if self.layout == Layout::Local {
             let names = directories.into_iter().map(|(name, _)| name);
             return Ok(names.filter(|name| topic_partition(Path::new(name)).is_some()).collect());
@@ -255,7 +261,7 @@ impl Store for TieredDirectory {
             let mut listed = Vec::new();
             for entry in self.sources.local.as_ref().map(storage::list).transpose()?.unwrap_or_default() {
                 let name = entry.name.to_string_lossy().into_owned();
-                if topic_partition(Path::new(&name)).is_some() && entry.is_directory() {
+                if topic_partition(Path::new(&name)).is_some() && entry.is_directory()? {
                     names.push(name);
                 } else {
                     listed.push(entry);

@@ -10,7 +10,7 @@ use super::tags_code::DelayLevels;
 use super::unit::{self, BATCH_UNIT_LEN, UNIT_LEN};
 use crate::error::{Error, Result};
 use crate::io::Location;
-use crate::io::storage::{self, Entry};
+use crate::io::storage;
 use crate::rocketmq::offset_files;
 
 /// Options of queues that are written.
@@ -281,6 +281,13 @@ pub(super) fn directories(folder: &Location) -> Result<Vec<(String, Location)>> 
         Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
     };
-    let named = |entry: Entry| Some((entry.name.to_str()?.to_owned(), entry.path));
-    Ok(entries.into_iter().filter(Entry::is_directory).filter_map(named).collect())
+    let mut found = Vec::new();
+    for entry in entries {
+        if let Some(name) = entry.name.to_str()
+            && entry.is_directory()?
+        {
+            found.push((name.to_owned(), entry.path));
+        }
+    }
+    Ok(found)
 }

@@ -249,6 +249,14 @@ def test_a_start_that_cannot_be_looked_at_is_not_taken_for_none(partition: Path)
     assert raised.value.filename == str(checkpoint)
 
 
+def test_a_segment_that_cannot_be_looked_at_is_not_left_out(partition: Path) -> None:
+    segment = partition / f"{10_000_000:020d}.log"
+    segment.symlink_to(segment.name)
+    with pytest.raises(OSError, match="symbolic links") as raised, Log.open(partition) as log:
+        log.records().read_all()
+    assert raised.value.filename == str(segment)
+
+
 def test_a_replica_with_no_log_is_one_that_lost_it(partition: Path) -> None:
     shutil.rmtree(partition)
     partition.mkdir()
