@@ -13,6 +13,7 @@
 //! - `python`: the binding, enabled by the feature of that name
 
 mod arrow;
+pub mod batch_size;
 #[cfg(feature = "python")]
 mod decode;
 mod decompress;

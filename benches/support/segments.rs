@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread;
 
 use arrow_array::RecordBatchReader;
+use logdex::batch_size::BatchSize;
 use logdex::kafka::batch_columns::Column as BatchColumn;
 use logdex::kafka::record_columns::Column;
 use logdex::kafka::{
@@ -75,7 +76,7 @@ pub(crate) fn read(part: SegmentRange, views: bool) -> usize {
         offsets: None,
         matcher: None,
         columns: Column::choose::<&str>(None).expect(OK),
-        batch_size: ROWS,
+        batch_size: BatchSize::default(),
         views,
         control: false,
         check_crc: true,

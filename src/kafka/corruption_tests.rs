@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 
 use super::{OnError, ProducerState, RecordScan, Segment, SegmentOptions, SegmentRange, SegmentReader};
+use crate::batch_size::BatchSize;
 use crate::error::Error;
 use crate::kafka::read::record_columns::Column;
 use crate::kafka::test_data::{
@@ -20,7 +21,7 @@ fn scan(on_error: OnError, threads: usize) -> RecordScan {
         offsets: None,
         matcher: None,
         columns: Column::choose::<&str>(None).unwrap(),
-        batch_size: 5,
+        batch_size: BatchSize::of_rows(5),
         views: false,
         control: false,
         check_crc: true,

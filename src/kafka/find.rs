@@ -17,6 +17,7 @@ use super::read::record_reader::RecordScan;
 use super::read::segment_range::SegmentRange;
 use super::read::segment_reader::{OnError, SegmentReader};
 use super::seal::{Candidates, Offsets, SealedLogs};
+use crate::batch_size::BatchSize;
 use crate::error::{Error, Result};
 use crate::io::signals;
 use crate::report::Finding;
@@ -25,7 +26,6 @@ use crate::time_range::TimeRange;
 /// Records that are read together, at first and at most: few may be enough.
 const FIRST_READ: usize = 16;
 const MOST_READ: usize = 16_384;
-const BATCH_ROWS: usize = 8_192;
 
 /// A search for one key, or for one value of a header.
 #[derive(Clone, Debug)]
@@ -325,7 +325,7 @@ impl Search<'_> {
             keys: Some(KeyFilter::new(self.query.header.clone(), [self.query.value.clone()])),
             offsets,
             columns,
-            batch_size: BATCH_ROWS,
+            batch_size: BatchSize::default(),
             views: false,
             control: false,
             check_crc: true,

@@ -21,6 +21,7 @@ use super::read::record_reader::RecordScan;
 use super::read::segment::Segment;
 use super::read::segment_range::SegmentRange;
 use super::read::segment_reader::{OnError, SegmentReader};
+use crate::batch_size::BatchSize;
 use crate::error::{Error, Result};
 use crate::hash_index::sealed::{
     self, Blocks, Catalog, Draft, Facts, Layout, Row, Rows, Sample, SealedKeys, Sealing, Source, StoreFile, Take, place,
@@ -152,7 +153,7 @@ impl SegmentSource {
             offsets: None,
             matcher: None,
             columns,
-            batch_size: BATCH_ROWS,
+            batch_size: BatchSize::of_rows(BATCH_ROWS),
             views: false,
             control: false,
             check_crc: true,

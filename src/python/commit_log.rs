@@ -590,7 +590,7 @@ impl PyCommitLog {
     ///         starts at the beginning of the file, because only a walk finds the frames.
     ///     end_phy_offset: No message begins at or after it.
     ///     columns: Names of columns, in the order wanted; None: all. Other columns are not decoded.
-    ///     batch_size: Rows of a batch; it ends earlier at 64 MiB.
+    ///     batch_size: The most rows of a batch, which ends earlier at 64 MiB; None: 8,192, or fewer in 3 MiB.
     ///     stop: When the scan ends. "broker": at the first frame that a broker would refuse. "salvage": the scan continues with
     ///         the next message that states its own offset. A last column `suspect` is then added: null, or the reasons to doubt
     ///         the message, separated by spaces. "after-stop": a broker's walk ends before it. "time-back": stored earlier than a
@@ -613,7 +613,7 @@ impl PyCommitLog {
     ///     ValueError: An unknown column or value.
     ///
     /// Source: `CommitLog#checkMessageAndReturnSize`.
-    #[pyo3(signature = (*, begin_phy_offset=None, end_phy_offset=None, columns=None, batch_size=8_192, stop="broker", body="decoded", threads=1, check_crc=true, selection=None, queue_end=None))]
+    #[pyo3(signature = (*, begin_phy_offset=None, end_phy_offset=None, columns=None, batch_size=None, stop="broker", body="decoded", threads=1, check_crc=true, selection=None, queue_end=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn scan(
         &self,
@@ -621,7 +621,7 @@ impl PyCommitLog {
         #[pyo3(from_py_with = integer::begin_phy_offset)] begin_phy_offset: Option<i64>,
         #[pyo3(from_py_with = integer::end_phy_offset)] end_phy_offset: Option<i64>,
         columns: Option<&Bound<'_, PyAny>>,
-        #[pyo3(from_py_with = integer::batch_size)] batch_size: i64,
+        #[pyo3(from_py_with = integer::batch_size)] batch_size: Option<i64>,
         stop: &str,
         body: &str,
         #[pyo3(from_py_with = integer::threads)] threads: Option<i64>,
@@ -642,7 +642,7 @@ impl PyCommitLog {
             begin_phy_offset: log_offset(begin_phy_offset, 0),
             end_phy_offset: log_offset(end_phy_offset, u64::MAX),
             columns: self::columns(columns)?,
-            batch_size: convert::batch_size(batch_size)?,
+            batch_size: convert::batch_of_rows(batch_size)?,
             bodies: bodies(body)?,
             at_damage,
             threads: convert::threads(threads)?,

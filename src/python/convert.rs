@@ -17,6 +17,7 @@ use pyo3_arrow::ffi::to_array_pycapsules;
 use pyo3_arrow::{PyArray, PyRecordBatch, PySchema, PyTable};
 
 use super::integer::integer;
+use crate::batch_size::BatchSize;
 use crate::hash_index::Geometry;
 use crate::io::Access;
 use crate::rocketmq::release::Release;
@@ -105,6 +106,11 @@ pub(super) fn log_offset(offset: Option<i64>, otherwise: u64) -> u64 {
 pub(super) fn batch_size(value: i64) -> PyResult<usize> {
     let rows = usize::try_from(value).ok().filter(|rows| *rows > 0);
     rows.ok_or_else(|| PyValueError::new_err(format!("batch_size={value}: expected 1 or more")))
+}
+
+/// The size of a batch of messages or records; `None`: rows that the processor's cache holds.
+pub(super) fn batch_of_rows(value: Option<i64>) -> PyResult<BatchSize> {
+    value.map_or_else(|| Ok(BatchSize::default()), |rows| batch_size(rows).map(BatchSize::of_rows))
 }
 
 /// The most hits wanted; `None`: all.

@@ -226,7 +226,7 @@ batch_reader! {
         ///     end_phy_offset: No message begins at or after it; None: no bound.
         ///     columns: Names of message columns; all where not given.
         ///     body: "decoded" or "stored".
-        ///     batch_size: Rows of a batch; it ends earlier at 64 MiB.
+        ///     batch_size: The most rows of a batch, which ends earlier at 64 MiB; None: 8,192, or fewer in 3 MiB.
         ///     selection: Which of the messages are returned.
         ///     threads: Number of threads that read and decode; None: as many as there are processors, at most 4. With more than one,
         ///         batches may end before `batch_size`.
@@ -235,7 +235,7 @@ batch_reader! {
         ///     OSError: An I/O error; raised by the reader, too.
         ///     ValueError: An unknown column or word.
         #[new]
-        #[pyo3(signature = (log, parts, *, begin_phy_offset=None, end_phy_offset=None, columns=None, body="decoded", batch_size=8_192, selection=None, threads=1))]
+        #[pyo3(signature = (log, parts, *, begin_phy_offset=None, end_phy_offset=None, columns=None, body="decoded", batch_size=None, selection=None, threads=1))]
         #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
         fn new(
             py: Python<'_>,
@@ -245,7 +245,7 @@ batch_reader! {
             #[pyo3(from_py_with = integer::end_phy_offset)] end_phy_offset: Option<i64>,
             columns: Option<&Bound<'_, PyAny>>,
             body: &str,
-            #[pyo3(from_py_with = integer::batch_size)] batch_size: i64,
+            #[pyo3(from_py_with = integer::batch_size)] batch_size: Option<i64>,
             selection: Option<&Bound<'_, PyMessageFilter>>,
             #[pyo3(from_py_with = integer::threads)] threads: Option<i64>,
         ) -> PyResult<Self> {
@@ -255,7 +255,7 @@ batch_reader! {
                 end_phy_offset: log_offset(end_phy_offset, u64::MAX),
                 columns: self::columns(columns)?,
                 bodies: bodies(body)?,
-                batch_size: convert::batch_size(batch_size)?,
+                batch_size: convert::batch_of_rows(batch_size)?,
                 filter: PyMessageFilter::of(selection),
                 threads: convert::threads(threads)?,
             };

@@ -16,6 +16,7 @@ use arrow_array::types::{Int32Type, Int64Type, TimestampMillisecondType};
 use super::commit_log::columns::Column;
 use super::commit_log::{CommitLog, ScanOptions};
 use super::index_entries::{INDEXED_COLUMNS, index_entries};
+use crate::batch_size::BatchSize;
 use crate::error::{Error, Result};
 use crate::hash_index::{KeyColumn, Keys, Topics, entry_rows};
 use crate::io::{Access, FileSource, ReadAt as _};
@@ -51,7 +52,12 @@ pub struct Counts {
 pub fn write_rows(log: &CommitLog, begin: u64, end: u64, tags: bool, path: &Location) -> Result<Counts> {
     let fail = |e| Error::io(path, e);
     let columns = Column::choose(Some(&INDEXED_COLUMNS.map(str::to_owned)))?;
-    let options = ScanOptions { begin_phy_offset: begin, columns, batch_size: BATCH_ROWS, ..ScanOptions::default() };
+    let options = ScanOptions {
+        begin_phy_offset: begin,
+        columns,
+        batch_size: BatchSize::of_rows(BATCH_ROWS),
+        ..ScanOptions::default()
+    };
     let mut scan = log.scan(&options)?;
     let mut file = BufWriter::new(File::create_new(path).map_err(fail)?);
     let mut counts = Counts::default();

@@ -26,6 +26,7 @@ use arrow_schema::{ArrowError, SchemaRef};
 use super::commit_log::columns::{self, Column};
 use super::commit_log::{BatchBuilder, Bodies, CommitLog, Filter, FramesAt, Row, Search, Wanted};
 use super::consume_queue::{Boundary, ConsumeQueue, Kind, Options, each_topic, queues_of};
+use crate::batch_size::BatchSize;
 use crate::error::{Error, Result};
 use crate::io::{Location, i64_of, signals};
 use crate::java_text::decode_utf8;
@@ -109,8 +110,8 @@ pub struct StreamOptions {
     pub columns: Vec<Column>,
     /// The content of the body column.
     pub bodies: Bodies,
-    /// Rows of a batch; it ends earlier at 64 MiB.
-    pub batch_size: usize,
+    /// The size of a batch.
+    pub batch_size: BatchSize,
     /// Which of the messages are returned.
     pub filter: Filter,
     /// Number of threads that read and decode, the caller's included.
@@ -440,6 +441,7 @@ fn in_threads<'a, T: Send + 'a>(mut items: impl Iterator<Item = &'a mut T>, work
 /// The common part of all shares.
 struct Rules {
     log: Arc<CommitLog>,
+    /// The most rows of a batch.
     batch_size: usize,
     filter: Filter,
     /// True if batches end with a share.
@@ -476,13 +478,16 @@ impl QueueStream {
     /// # Errors
     /// `InvalidArgument` when `batch_size` is 0; an I/O error, with the path.
     pub fn new(log: &Arc<CommitLog>, parts: Vec<QueuePart>, options: StreamOptions) -> Result<Self> {
-        if options.batch_size == 0 {
+        if options.batch_size.rows == 0 {
             return Err(Error::InvalidArgument("batch_size: expected 1 or more, found 0".to_owned()));
         }
         let borders = FramesAt::new(Arc::clone(log))?;
         let share = || Share {
             frames: borders.clone(),
-            builder: log.builder(&options.columns, options.bodies).searching(options.filter.search.as_ref()),
+            builder: log
+                .builder(&options.columns, options.bodies)
+                .searching(options.filter.search.as_ref())
+                .of_bytes(options.batch_size.bytes),
             units: Vec::new(),
             outcome: None,
             decoded: 0,
@@ -502,7 +507,7 @@ impl QueueStream {
             schema: columns::schema(&options.columns),
             rules: Rules {
                 log: Arc::clone(log),
-                batch_size: options.batch_size,
+                batch_size: options.batch_size.rows,
                 filter: options.filter,
                 ends: options.threads > 1,
             },

@@ -16,10 +16,11 @@ import pytest
 
 SRC = Path(__file__).resolve().parents[2] / "src"
 
-_BASE = {"error", "java_text", "matcher", "report", "time_range", "time_text"}
+_BASE = {"batch_size", "error", "java_text", "matcher", "report", "time_range", "time_text"}
 _CORE = _BASE | {"arrow", "decompress", "io"}
 # A package at the top of src, and what it may use besides itself.
 LAYERS = {
+    "batch_size": set[str](),
     "error": set[str](),
     "java_text": set[str](),
     "matcher": {"error"},

@@ -19,7 +19,7 @@ from logdex.kafka.files import MAX_OFFSET, TopicPartition, join_log_dir
 from logdex.kafka.find import explanation, key_bytes, search
 from logdex.kafka.groups import OFFSETS_TOPIC, group_offsets, group_offsets_at
 from logdex.kafka.key_index import check_max_entries, check_targets, index_partition, partitions_of
-from logdex.kafka.log import BATCH_ROWS, MAX_BATCH_BYTES, Log, opened_files, warn_of_missing_segments
+from logdex.kafka.log import MAX_BATCH_BYTES, Log, opened_files, warn_of_missing_segments
 from logdex.kafka.overview import TIMES, broker_state, times_and_size, usage
 from logdex.kafka.sealed import open_sealed_logs, seal
 from logdex.kafka.verify import verify_checkpoints
@@ -354,7 +354,7 @@ class LogDir(Source):
         keys: Iterable[str | bytes] | None = None,
         header: str | None = None,
         matches: str | bytes | Pattern | None = None,
-        batch_size: int = BATCH_ROWS,
+        batch_size: int | None = None,
         views: bool = False,
         isolation: Isolation = "read_uncommitted",
         control: bool = False,

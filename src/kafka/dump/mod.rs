@@ -14,6 +14,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 
 use crate::arrow::text_rows::{PieceWriter, Row, columns, json_text};
+use crate::batch_size::BatchSize;
 use crate::error::{Error, Result};
 use crate::io::Location;
 use crate::kafka::format::control_record::ControlRecord;
@@ -175,7 +176,7 @@ impl<F: FnMut(&str) -> std::result::Result<(), E>, E: From<Error>> Dump<'_, F, E
             offsets: None,
             matcher: None,
             columns: [&PLAIN[..], &CONTENT].concat(),
-            batch_size: BATCH_SIZE,
+            batch_size: BatchSize::of_rows(BATCH_SIZE),
             views: false,
             control: true,
             check_crc: true,

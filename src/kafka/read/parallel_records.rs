@@ -60,7 +60,7 @@ impl SegmentReader {
         missing: Vec<(usize, Finding)>,
         mut scan: RecordScan,
     ) -> Result<Self> {
-        let batch_size = scan.batch_size;
+        let batch_size = scan.batch_size.rows;
         let filter = RecordFilter::new(scan.keys.take(), scan.offsets.take(), scan.times, scan.matcher.take());
         let ranges = filter.narrow(ranges);
         let total_bytes = ranges.iter().map(SegmentRange::bytes).sum();
@@ -169,7 +169,7 @@ impl Rules {
                     return Ok(PieceResult::Refused);
                 }
             }
-            if rows.rows() > 0 && (step != Step::Continue || rows.rows() >= self.scan.batch_size) {
+            if rows.rows() > 0 && (step != Step::Continue || rows.rows() >= self.scan.batch_size.rows) {
                 let batch = rows.take();
                 let bytes = batch.get_array_memory_size();
                 if !sender.send(PieceResult::Batch(batch), bytes) {

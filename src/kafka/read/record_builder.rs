@@ -16,9 +16,6 @@ use crate::io::{Lent, i64_of};
 use crate::kafka::format::header::Header;
 use crate::kafka::format::record::{Span, Wants};
 
-/// A record batch ends before it is larger than this, unless one row is.
-const BATCH_BYTES: usize = 64 * 1024 * 1024;
-
 /// Topic and partition of rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
@@ -62,9 +59,10 @@ impl Bytes {
     }
 }
 
-/// Upper bound of the bytes of a record in the columns.
-fn size(span: &Span) -> usize {
-    64 + span.len() + span.headers.1 as usize
+/// Upper bound of the bytes of records in the columns.
+fn size(spans: &[Span], wants: Wants) -> usize {
+    let content = |span: &Span| span.len() + span.headers.1 as usize;
+    64 * spans.len() + if wants == Wants::All { spans.iter().map(content).sum() } else { 0 }
 }
 
 /// A builder of record batches.
@@ -84,10 +82,12 @@ pub(crate) struct RecordBuilder {
     last_topic: Option<(Option<String>, ArrayRef)>,
     rows: usize,
     bytes: usize,
+    most_bytes: usize,
 }
 
 impl RecordBuilder {
-    pub(crate) fn new(columns: &[Column], views: bool) -> Self {
+    /// A batch ends before it is larger than `most_bytes`, unless one row is.
+    pub(crate) fn new(columns: &[Column], views: bool, most_bytes: usize) -> Self {
         let has = |column: Column| columns.contains(&column);
         Self {
             schema: schema(columns, views),
@@ -104,6 +104,7 @@ impl RecordBuilder {
             last_topic: None,
             rows: 0,
             bytes: 0,
+            most_bytes,
         }
     }
 
@@ -130,13 +131,15 @@ impl RecordBuilder {
 
     /// Returns how many of these records fit: at least one if there are no rows.
     pub(crate) fn room_for(&self, spans: &[Span]) -> usize {
-        let mut space_left = BATCH_BYTES.saturating_sub(self.bytes);
-        if spans.iter().map(size).sum::<usize>() <= space_left {
+        let mut space_left = self.most_bytes.saturating_sub(self.bytes);
+        let wants = self.wants();
+        if size(spans, wants) <= space_left {
             return spans.len();
         }
         let fitting = spans.iter().take_while(|span| {
-            let fits = size(span) <= space_left;
-            space_left = space_left.saturating_sub(size(span));
+            let size = size(std::slice::from_ref(span), wants);
+            let fits = size <= space_left;
+            space_left = space_left.saturating_sub(size);
             fits
         });
         let count = fitting.count();
@@ -147,7 +150,7 @@ impl RecordBuilder {
     /// of a record cannot be parsed.
     #[inline]
     pub(crate) fn append(&mut self, spans: &[Span], bytes: &[u8], lent: Option<&Lent>, header: &Header) -> bool {
-        self.bytes += spans.iter().map(size).sum::<usize>();
+        self.bytes += size(spans, self.wants());
         self.rows += spans.len();
         if let Some(run) = self.runs.last_mut() {
             run.rows += spans.len();

@@ -12,6 +12,7 @@ use super::record_filter::{KeyFilter, RecordFilter};
 use super::segment_range::SegmentRange;
 use super::segment_reader::{OnError, SegmentRows, Step, UnreadOffsets};
 use super::walk::{Reads, Tail, Walk, undecodable};
+use crate::batch_size::BatchSize;
 use crate::error::{Error, Result};
 use crate::io::FileSource;
 use crate::kafka::format::batch_cursor::{BatchCursor, CHUNK};
@@ -34,8 +35,8 @@ pub struct RecordScan {
     pub matcher: Option<Matcher>,
     /// Columns, in this order.
     pub columns: Vec<Column>,
-    /// Rows of a record batch; it ends earlier at 64 MiB.
-    pub batch_size: usize,
+    /// The size of a record batch.
+    pub batch_size: BatchSize,
     /// Keys and values are views: where a batch is not compressed and every record is wanted, of the bytes that were read.
     pub views: bool,
     /// Include control records.
@@ -208,7 +209,7 @@ impl RecordRows {
         scan: RecordScan,
         filter: RecordFilter,
     ) -> Self {
-        let builder = RecordBuilder::new(&scan.columns, scan.views);
+        let builder = RecordBuilder::new(&scan.columns, scan.views, scan.batch_size.bytes);
         let pause_every = match (filter.is_search(), filter.is_selective()) {
             (true, _) => SEARCHED_PER_BATCH,
             (false, true) => BYTES_PER_BATCH,
@@ -554,7 +555,7 @@ impl RecordRows {
                 (self.decoded, self.flaw) = (true, Some(record::unreadable_headers()));
             }
         }
-        let rows = self.spans.len().min(self.scan.batch_size - self.builder.rows());
+        let rows = self.spans.len().min(self.scan.batch_size.rows - self.builder.rows());
         let fitting = self.builder.room_for(self.spans.get(..rows).unwrap_or_default());
         let taken = self.spans.get(..fitting).unwrap_or_default();
         if !self.builder.append(taken, self.cursor.bytes(batch), lent.as_ref(), header) {

@@ -52,7 +52,7 @@ pub(super) fn planned(py: Python<'_>, parts: &Bound<'_, PyAny>) -> PyResult<(Vec
 ///     header: Compare the values of the header of this name with `keys`, not the record's key.
 ///     offsets: Only records at these offsets.
 ///     matches: Only records in which this pattern is found: a `str` or `bytes` for values, or a `Pattern`.
-///     batch_size: Rows of a batch; it ends earlier at 64 MiB.
+///     batch_size: The most rows of a batch, which ends earlier at 64 MiB; None: 8,192, or fewer in 3 MiB.
 ///     views: Return keys and values as Arrow's `BinaryView`.
 ///     control: Include control records.
 ///     check_crc: Compare checksums.
@@ -66,7 +66,7 @@ pub(super) fn planned(py: Python<'_>, parts: &Bound<'_, PyAny>) -> PyResult<(Vec
 /// Returns:
 ///     A reader of record batches, which is also an Arrow stream.
 #[pyfunction]
-#[pyo3(signature = (parts, *, begin=None, end=None, columns=None, keys=None, header=None, offsets=None, matches=None, batch_size=8_192, views=false, control=false, check_crc=true, on_error="raise", warn=true, threads=None, decode=None, progress=None))]
+#[pyo3(signature = (parts, *, begin=None, end=None, columns=None, keys=None, header=None, offsets=None, matches=None, batch_size=None, views=false, control=false, check_crc=true, on_error="raise", warn=true, threads=None, decode=None, progress=None))]
 #[expect(clippy::too_many_arguments, clippy::fn_params_excessive_bools, reason = "keywords of the Python call")]
 fn read_records(
     py: Python<'_>,
@@ -78,7 +78,7 @@ fn read_records(
     header: Option<String>,
     offsets: Option<&Bound<'_, PyAny>>,
     matches: Option<&Bound<'_, PyAny>>,
-    #[pyo3(from_py_with = integer::batch_size)] batch_size: i64,
+    #[pyo3(from_py_with = integer::batch_size)] batch_size: Option<i64>,
     views: bool,
     control: bool,
     check_crc: bool,

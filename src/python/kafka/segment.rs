@@ -314,7 +314,7 @@ impl PyLogSegment {
     ///     begin: First timestamp.
     ///     end: Last timestamp.
     ///     columns: Names of columns, in their order; by default the first eight. Other columns are not built.
-    ///     batch_size: Rows of a record batch; it ends earlier at 64 MiB.
+    ///     batch_size: The most rows of a batch, which ends earlier at 64 MiB; None: 8,192, or fewer in 3 MiB.
     ///     views: Return key and value as `BinaryView`: see `Log.records`.
     ///     control: Include control records.
     ///     aborted: (producer id, first offset, last offset) of transactions whose records are skipped.
@@ -329,7 +329,7 @@ impl PyLogSegment {
     ///     partition i32, offset i64, timestamp timestamp[ms, UTC], timestampType i32, headers list<struct<key utf8, value
     ///     binary>>. More by name: partitionLeaderEpoch i32, producerId i64, producerEpoch i32, sequence i32, isTransactional
     ///     bool, isControl bool, magic i32, batchPosition i64, and for magic 0 and 1 crc i64 and isValid bool.
-    #[pyo3(signature = (*, begin_offset=None, end_offset=None, begin=None, end=None, columns=None, batch_size=8_192, views=false, control=false, aborted=None, check_crc=true, on_error="raise", begin_position=None, end_position=None))]
+    #[pyo3(signature = (*, begin_offset=None, end_offset=None, begin=None, end=None, columns=None, batch_size=None, views=false, control=false, aborted=None, check_crc=true, on_error="raise", begin_position=None, end_position=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn records(
         &self,
@@ -338,7 +338,7 @@ impl PyLogSegment {
         begin: Option<&Bound<'_, PyAny>>,
         end: Option<&Bound<'_, PyAny>>,
         columns: Option<&Bound<'_, PyAny>>,
-        #[pyo3(from_py_with = integer::batch_size)] batch_size: i64,
+        #[pyo3(from_py_with = integer::batch_size)] batch_size: Option<i64>,
         views: bool,
         control: bool,
         aborted: Option<&Bound<'_, PyAny>>,

@@ -41,7 +41,7 @@ impl CommitLog {
         let known = self.is_known_begin(begin, scan.at_damage, &files, last_begin)?;
         let is_frame = known || files.iter().find(|file| file.end() > begin).is_none_or(|file| file.start >= begin);
         let walk = self.scan_walk(scan, &files, last_begin)?;
-        if scan.threads > 1 && scan.batch_size > 0 && scan.at_damage != AtDamage::Salvage && is_frame {
+        if scan.threads > 1 && scan.batch_size.rows > 0 && scan.at_damage != AtDamage::Salvage && is_frame {
             let rest = (scan.at_damage != AtDamage::Stop).then_some(walk);
             let parallel = Parallel::new(&files, self.gaps_between(&files)?, begin, self.options, scan, rest);
             return Ok(MessageReader::of_threads(parallel, &scan.columns));

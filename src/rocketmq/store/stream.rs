@@ -10,15 +10,13 @@ use arrow_schema::{ArrowError, SchemaRef};
 use super::plan::{Piece, Plan, Way};
 use super::queues::SHORT_BYTES;
 use super::ranges::{signed, unsigned};
+use crate::batch_size::BatchSize;
 use crate::error::Result;
 use crate::io::FileSource;
 use crate::report::{Finding, Kind};
 use crate::rocketmq::commit_log::columns::{self, Column};
 use crate::rocketmq::commit_log::{AtDamage, Bodies, CommitLog, Filter, MessageReader, ScanOptions};
 use crate::rocketmq::queue_stream::{QueueStream, StreamOptions};
-
-/// Rows of a batch; it ends earlier at 64 MiB.
-const BATCH: usize = 8_192;
 
 /// The columns and options of a read.
 #[derive(Clone, Debug)]
@@ -172,7 +170,7 @@ impl MessageStream {
                     begin_phy_offset: begin,
                     end_phy_offset: end,
                     columns: options.columns.clone(),
-                    batch_size: BATCH,
+                    batch_size: BatchSize::default(),
                     bodies: options.bodies,
                     at_damage: if options.salvage { AtDamage::Skip { queue_end: 0 } } else { AtDamage::Stop },
                     check_crc: true,
@@ -192,7 +190,7 @@ impl MessageStream {
                     end_phy_offset: end,
                     columns: options.columns.clone(),
                     bodies: options.bodies,
-                    batch_size: BATCH,
+                    batch_size: BatchSize::default(),
                     filter,
                     threads: options.threads,
                 };

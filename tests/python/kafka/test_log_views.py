@@ -75,6 +75,17 @@ def test_bytes_stay_while_others_are_read(large: Path, threads: int) -> None:
         assert rows == plain.num_rows == 40_000
 
 
+def test_batches_end_at_3_mib_unless_their_rows_are_given(large: Path) -> None:
+    with LogDir.open(large) as logs:
+        rows = [batch.num_rows for batch in logs.records(threads=1, batch_size=8_000)]
+        assert rows == [8_000] * 5
+        rows = [batch.num_rows for batch in logs.records(threads=1, columns=["offset"])]
+        assert rows == [8_192] * 4 + [7_232]
+        rows = [batch.num_rows for batch in logs.records(threads=1)]
+        assert all(2_000 < each < 4_000 for each in rows[:-1])
+        assert sum(rows) == 40_000
+
+
 def test_a_few_records_do_not_hold_the_memory_of_all(large: Path) -> None:
     with LogDir.open(large) as logs:
         keys = [b"key-%09d" % number for number in range(1, 29_000, 1_000)]

@@ -1,4 +1,4 @@
-"""A batch of messages ends at 64 MiB in every read: compressed bodies become far larger than the log."""
+"""A batch of messages ends at a number of bytes in every read: compressed bodies become far larger than the log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import golden
-from logdex.rocketmq import CommitLog, MessageStore
+from logdex.rocketmq import CommitLog, MessageStore, StoreWriter
 from message_frames import frame_with_body
 
 if TYPE_CHECKING:
@@ -50,10 +50,30 @@ def test_a_batch_ends_at_64_mib(large: Path) -> None:
     first = golden.rows("basic", "messages")[0]
     topic, key = first["topic"], first["uniqKey"]
     with MessageStore.open(large) as opened:
-        assert sizes(opened.messages(topic, scan=True)) == _TWO_A_BATCH
-        assert sizes(opened.messages(topic, scan=False)) == _TWO_A_BATCH
+        assert sizes(opened.commit_log.scan(batch_size=8_192)) == _TWO_A_BATCH
         assert sizes(opened.find_batch(topic, [key])) == _TWO_A_BATCH
         assert sizes(opened.find_batch(topic, [key], batch_size=1)) == [1] * _COUNT
+
+
+def test_a_batch_ends_at_3_mib_unless_its_rows_are_given(large: Path) -> None:
+    with MessageStore.open(large) as opened:
+        for scan in (True, False):
+            assert sizes(opened.messages(golden.rows("basic", "messages")[0]["topic"], scan=scan)) == [1] * _COUNT
+        assert sizes(opened.commit_log.scan()) == [1] * _COUNT
+
+
+@pytest.mark.parametrize("scan", [True, False])
+def test_a_batch_has_more_rows_if_they_are_short(tmp_path: Path, *, scan: bool) -> None:
+    with StoreWriter.open(tmp_path, services=False) as writer:
+        writer.put_messages(
+            {"topic": ["T"] * 10_000, "body": [bytes(1_000)] * 10_000, "properties": [{"KEYS": "k"}] * 10_000}
+        )
+    with MessageStore.open(tmp_path) as opened:
+        batches = [batch.num_rows for batch in opened.messages("T", scan=scan)]
+        assert all(1_000 < rows < 3_000 for rows in batches[:-1])
+        assert sum(batches) == 10_000
+        short = [batch.num_rows for batch in opened.messages("T", scan=scan, columns=["phy_offset"])]
+        assert (max(short) > 3_500, sum(short)) == (True, 10_000)
 
 
 def test_messages_in_batches(large: Path) -> None:

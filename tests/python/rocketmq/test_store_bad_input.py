@@ -267,7 +267,9 @@ def test_what_may_not_be_read_is_named(refused: str, store: Store) -> None:
     assert Path(ran.stdout.strip()) == root / refused
 
 
-@pytest.mark.parametrize("name", ["index", "abort", "consumequeue", "batchconsumequeue", "consumequeue/Orders", "consumequeue/TopicTest/0"])
+@pytest.mark.parametrize(
+    "name", ["index", "abort", "consumequeue", "batchconsumequeue", "consumequeue/Orders", "consumequeue/TopicTest/0"]
+)
 def test_what_cannot_be_looked_at_is_not_taken_for_absent(name: str, store: Store) -> None:
     root = store("basic")
     if (root / name).exists():

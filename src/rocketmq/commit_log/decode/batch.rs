@@ -77,6 +77,12 @@ impl BatchBuilder {
         self
     }
 
+    /// Sets the size limit.
+    pub(crate) fn of_bytes(mut self, bytes: usize) -> Self {
+        self.most_bytes = bytes;
+        self
+    }
+
     /// Raises the size limit to the maximum of a batch.
     pub(crate) fn unbounded(mut self) -> Self {
         self.most_bytes = MOST_BYTES;
@@ -169,8 +175,9 @@ impl BatchBuilder {
     #[inline]
     fn finds_room(&mut self, row: &Row<'_>, others: usize, body: usize) -> bool {
         // An upper bound: fixed fields, hosts and id, and each property at most twice.
-        let texts = row.frame.topic().len() + 2 * row.frame.properties().len();
-        let bytes = self.bytes.saturating_add(384 + 3 * texts + body);
+        let properties = if self.wants_properties { 2 * row.frame.properties().len() } else { 0 };
+        let fixed = if self.wants_hosts { 384 } else { 160 };
+        let bytes = self.bytes.saturating_add(fixed + 3 * (row.frame.topic().len() + properties) + body);
         if self.rows + others > 0 && bytes > self.most_bytes {
             return false;
         }

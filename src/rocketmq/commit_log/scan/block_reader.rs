@@ -2,6 +2,7 @@
 
 use arrow_array::RecordBatch;
 
+use crate::batch_size::BatchSize;
 use crate::error::{Error, Result};
 use crate::io::ReadAt;
 use crate::rocketmq::commit_log::decode::batch::BatchBuilder;
@@ -16,6 +17,7 @@ const WALKED_BYTES: u64 = 16 * 1024 * 1024;
 pub(crate) struct BlockReader<S> {
     pub(crate) scan: Scan<S>,
     pub(crate) builder: BatchBuilder,
+    /// The most rows of a batch.
     batch_size: usize,
     /// Messages that the walk found, and how many of them are already in a batch.
     found: Vec<Located>,
@@ -27,11 +29,12 @@ impl<S: ReadAt> BlockReader<S> {
     ///
     /// # Errors
     /// `InvalidArgument` when `batch_size` is 0.
-    pub(crate) fn new(scan: Scan<S>, builder: BatchBuilder, batch_size: usize) -> Result<Self> {
-        if batch_size == 0 {
+    pub(crate) fn new(scan: Scan<S>, builder: BatchBuilder, batch_size: BatchSize) -> Result<Self> {
+        if batch_size.rows == 0 {
             return Err(Error::InvalidArgument("batch_size: expected 1 or more, found 0".to_owned()));
         }
-        Ok(Self { scan, builder, batch_size, found: Vec::new(), taken: 0 })
+        let builder = builder.of_bytes(batch_size.bytes);
+        Ok(Self { scan, builder, batch_size: batch_size.rows, found: Vec::new(), taken: 0 })
     }
 
     /// Returns the next batch; `None` at the end. With a selective filter a batch may be empty.

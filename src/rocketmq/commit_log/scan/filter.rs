@@ -5,6 +5,7 @@
 use std::collections::HashSet;
 use std::ops::{Range, RangeInclusive};
 
+use crate::batch_size::BatchSize;
 use crate::java_text::decode_utf8;
 use crate::report::Finding;
 use crate::rocketmq::commit_log::decode::batch::Bodies;
@@ -238,8 +239,8 @@ pub struct ScanOptions {
     pub end_phy_offset: u64,
     /// The columns, in order.
     pub columns: Vec<Column>,
-    /// Maximum rows of a batch. A batch ends earlier if it reaches 64 MiB.
-    pub batch_size: usize,
+    /// The size of a batch.
+    pub batch_size: BatchSize,
     /// The content of the body column.
     pub bodies: Bodies,
     /// The behavior at a frame that a broker would refuse.
@@ -258,7 +259,7 @@ impl Default for ScanOptions {
             begin_phy_offset: 0,
             end_phy_offset: u64::MAX,
             columns: Column::ALL.to_vec(),
-            batch_size: 8192,
+            batch_size: BatchSize::default(),
             bodies: Bodies::Decoded,
             at_damage: AtDamage::Stop,
             check_crc: true,

@@ -3,6 +3,7 @@
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
 
+use crate::batch_size::BatchSize;
 use crate::error::Result;
 use crate::io::ReadAt;
 use crate::report::{Finding, Report};
@@ -48,7 +49,7 @@ impl<S: ReadAt> MessageReader<S> {
         columns: &[Column],
         bodies: Bodies,
         max_body_bytes: usize,
-        batch_size: usize,
+        batch_size: BatchSize,
     ) -> Result<Self> {
         let builder = BatchBuilder::new(columns, bodies, max_body_bytes).searching(scan.filter().search.as_ref());
         let reader = BlockReader::new(scan, builder, batch_size)?;

@@ -3,6 +3,7 @@
 
 use super::encoder::TestLog;
 use super::{Guarded, scan, small_log, walk};
+use crate::batch_size::BatchSize;
 use crate::rocketmq::commit_log::decode::columns::Column;
 use crate::rocketmq::commit_log::{Bodies, MessageReader};
 
@@ -16,7 +17,7 @@ fn check(log: &TestLog, files: &[(u64, Vec<u8>)]) -> usize {
     }
     let columns = Column::ALL.to_vec();
     let reader: MessageReader<Guarded> =
-        MessageReader::new(scan(files, 0, u64::MAX), &columns, Bodies::Decoded, 1000, 3).unwrap();
+        MessageReader::new(scan(files, 0, u64::MAX), &columns, Bodies::Decoded, 1000, BatchSize::of_rows(3)).unwrap();
     let rows: usize = reader.map(|batch| batch.unwrap().num_rows()).sum();
     assert_eq!(rows, found.len());
     rows

@@ -8,6 +8,7 @@ use arrow_array::cast::AsArray;
 
 use super::encoder::{TestLog, TestMessage};
 use super::small_log;
+use crate::batch_size::BatchSize;
 use crate::io::Access;
 use crate::rocketmq::commit_log::decode::columns::Column;
 use crate::rocketmq::commit_log::{AtDamage, Bodies, CommitLog, Options, ScanOptions};
@@ -182,7 +183,12 @@ fn threads_give_what_one_walk_gives() {
     for threads in [2, 3, 8] {
         assert_eq!(with_threads(&read, &all, threads), one);
         for (begin, end) in [(0, 5 << 20), (log.offsets[7], log.offsets[50]), (20 << 20, u64::MAX), (3, 30 << 20)] {
-            let part = ScanOptions { begin_phy_offset: begin, end_phy_offset: end, batch_size: 4, ..all.clone() };
+            let part = ScanOptions {
+                begin_phy_offset: begin,
+                end_phy_offset: end,
+                batch_size: BatchSize::of_rows(4),
+                ..all.clone()
+            };
             assert_eq!(with_threads(&read, &part, threads), with_threads(&read, &part, 1), "{begin}..{end}");
         }
     }
@@ -193,7 +199,7 @@ fn threads_give_what_one_walk_gives() {
     let damaged = with_threads(&read, &all, 1);
     assert!(damaged.0.len() < 60 && damaged.2 == 1);
     assert_eq!(with_threads(&read, &all, 2), damaged);
-    let mut dropped = read.scan(&ScanOptions { threads: 2, batch_size: 1, ..all }).unwrap();
+    let mut dropped = read.scan(&ScanOptions { threads: 2, batch_size: BatchSize::of_rows(1), ..all }).unwrap();
     assert!(dropped.next_batch().unwrap().is_some());
 }
 
@@ -217,7 +223,12 @@ fn threads_continue_after_damage_as_one_walk_does() {
     let same = |what: &str| {
         let ranges = [(0, u64::MAX), (log.offsets[7], log.offsets[90]), (40 << 20, u64::MAX)];
         for (begin, end) in ranges {
-            let part = ScanOptions { begin_phy_offset: begin, end_phy_offset: end, batch_size: 4, ..valid.clone() };
+            let part = ScanOptions {
+                begin_phy_offset: begin,
+                end_phy_offset: end,
+                batch_size: BatchSize::of_rows(4),
+                ..valid.clone()
+            };
             let one = with_threads(&read, &part, 1);
             for threads in [2, 5] {
                 assert_eq!(with_threads(&read, &part, threads), one, "{what}: {begin}..{end}");

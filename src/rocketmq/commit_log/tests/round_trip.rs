@@ -10,6 +10,7 @@ use proptest::prelude::*;
 
 use super::encoder::{TestLog, TestMessage};
 use super::{offsets, scan};
+use crate::batch_size::BatchSize;
 use crate::rocketmq::commit_log::decode::columns::Column;
 use crate::rocketmq::commit_log::frame::MAGIC_BLANK;
 use crate::rocketmq::commit_log::write::{Append, CommitLogWriter, FlushMode, Host, Limits, PutOptions, WriterOptions};
@@ -152,7 +153,7 @@ proptest! {
     ) {
         let log = TestLog::write(first * file_size, file_size, &messages);
         let reader = scan(&log.files, 0, u64::MAX);
-        let reader = MessageReader::new(reader, &Column::ALL, Bodies::Decoded, 1 << 20, batch_size).unwrap();
+        let reader = MessageReader::new(reader, &Column::ALL, Bodies::Decoded, 1 << 20, BatchSize::of_rows(batch_size)).unwrap();
         let mut read = 0;
         for batch in reader {
             let batch = batch.unwrap();
@@ -175,7 +176,7 @@ proptest! {
         let messages = as_a_broker_writes_them(messages);
         let log = TestLog::write(first * file_size, file_size, &messages);
         let reader = scan(&log.files, 0, u64::MAX);
-        let reader = MessageReader::new(reader, &Column::ALL, Bodies::Stored, 1 << 20, batch_size).unwrap();
+        let reader = MessageReader::new(reader, &Column::ALL, Bodies::Stored, 1 << 20, BatchSize::of_rows(batch_size)).unwrap();
         let directory = tempfile::tempdir().unwrap();
         let store_host = Host::parse("1.2.3.4:5").unwrap();
         let limits = Limits { release: Release::V5_5_0, max_message_size: Limits::MAX_MESSAGE_SIZE };

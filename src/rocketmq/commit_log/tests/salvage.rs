@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::encoder::{TestLog, TestMessage};
 use super::{Scan, offsets, scan, small_log};
+use crate::batch_size::BatchSize;
 use crate::io::ReadAt;
 use crate::rocketmq::commit_log::decode::columns::Column;
 use crate::rocketmq::commit_log::frame::Versions;
@@ -21,7 +22,7 @@ type Salvaged = (Vec<(u64, Option<String>)>, Vec<(&'static str, u64)>);
 fn salvage(files: &[(u64, Vec<u8>)]) -> Salvaged {
     let columns = [Column::PhyOffset, Column::Suspect];
     let walk = scan(files, 0, u64::MAX).salvaging(last_begin(files));
-    let mut reader = MessageReader::new(walk, &columns, Bodies::Decoded, 1000, 3).unwrap();
+    let mut reader = MessageReader::new(walk, &columns, Bodies::Decoded, 1000, BatchSize::of_rows(3)).unwrap();
     let mut rows = Vec::new();
     while let Some(batch) = reader.next_batch().unwrap() {
         rows.extend(signs(&batch));
@@ -188,7 +189,8 @@ fn valid(files: &[(u64, Vec<u8>)], begin: Option<u64>) -> (Vec<u64>, Vec<(&'stat
     if begin.is_some() {
         walk = walk.starting_at_begin().unwrap();
     }
-    let mut reader = MessageReader::new(walk, &[Column::PhyOffset], Bodies::Decoded, 1000, 3).unwrap();
+    let mut reader =
+        MessageReader::new(walk, &[Column::PhyOffset], Bodies::Decoded, 1000, BatchSize::of_rows(3)).unwrap();
     let mut found = Vec::new();
     while let Some(batch) = reader.next_batch().unwrap() {
         found.extend(batch.column(0).as_primitive::<Int64Type>().values().iter().map(|offset| offset.unsigned_abs()));

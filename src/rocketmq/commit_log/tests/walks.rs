@@ -2,6 +2,7 @@
 
 use super::encoder::{TestLog, TestMessage};
 use super::{offsets, scan, small_log, walk};
+use crate::batch_size::BatchSize;
 use crate::rocketmq::commit_log::decode::columns::Column;
 use crate::rocketmq::commit_log::frame::{MAGIC_V1, Refusal};
 use crate::rocketmq::commit_log::scan::window::SCAN_WINDOW;
@@ -112,7 +113,7 @@ fn packed(len: usize) -> TestMessage {
 
 fn rows(messages: &[TestMessage], columns: &[Column], batch_size: usize) -> Vec<usize> {
     let log = TestLog::write(0, 1 << 22, messages);
-    MessageReader::new(scan(&log.files, 0, u64::MAX), columns, Bodies::Decoded, 1 << 28, batch_size)
+    MessageReader::new(scan(&log.files, 0, u64::MAX), columns, Bodies::Decoded, 1 << 28, BatchSize::of_rows(batch_size))
         .unwrap()
         .map(|batch| batch.unwrap().num_rows())
         .collect()
