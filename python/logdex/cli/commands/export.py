@@ -37,6 +37,10 @@ in body_base64. README.md lists the columns. The file gets its name only when it
   logdex export /data/store - | jq -r .keys"""
 
 
+_GROUP_BYTES = 64 << 20
+"""Bytes of a row group of Parquet before compression."""
+
+
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source(parser, STORE_OR_LOG, metavar="STORE")
     target = ".parquet, .json, .jsonl or .csv, and must not exist; - prints JSON lines"
@@ -81,8 +85,26 @@ def _parquet(sink: BinaryIO, schema: Schema, arguments: argparse.Namespace) -> I
     except pa.ArrowNotImplementedError as error:
         # Unions of Avro.
         raise LogdexError(f"Parquet has no such type, .json and .csv have: {error}") from None
+    group: list[pa.RecordBatch] = []
+    size = 0
+
+    def write(batch: RecordBatch) -> None:
+        nonlocal size
+        group.append(pa.record_batch(batch))
+        size += group[-1].nbytes
+        if size >= _GROUP_BYTES:
+            write_group()
+
+    def write_group() -> None:
+        nonlocal size
+        if group:
+            writer.write_table(pa.Table.from_batches(group))
+        group.clear()
+        size = 0
+
     with made as writer:
-        yield lambda batch: writer.write_batch(pa.record_batch(batch))
+        yield write
+        write_group()
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ import pytest
 import golden
 import golden_kafka
 from logdex.cli.commands import export
-from logdex.rocketmq import MessageStore
+from logdex.rocketmq import MessageStore, StoreWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -179,6 +179,17 @@ def test_compression_is_of_parquet(
     assert logdex_command("export", root, tmp_path / "x.parquet", "--compression", "zstd").code == 0
     metadata = pq.read_metadata(tmp_path / "x.parquet")
     assert metadata.row_group(0).column(0).compression == "ZSTD"
+
+
+def test_a_row_group_has_many_batches(logdex_command: Callable[..., Any], tmp_path: Path) -> None:
+    with StoreWriter.open(tmp_path / "store", services=False) as writer:
+        for _ in range(8):
+            writer.put_messages({"topic": ["Orders"] * 10_000, "body": [bytes(1_000)] * 10_000})
+    assert logdex_command("export", tmp_path / "store", tmp_path / "x.parquet").code == 0
+    metadata = pq.read_metadata(tmp_path / "x.parquet")
+    first, second = (metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
+    assert first > 40_000
+    assert first + second == 80_000
 
 
 def test_no_rows_are_1_and_a_file_of_none(
