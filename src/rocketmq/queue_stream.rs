@@ -332,7 +332,7 @@ impl Share {
                 self.add_rows(first, outcome.len(), rules);
             }
         }
-        if is_right && rules.ends {
+        if is_right && self.is_full(rules, rules.ends) {
             self.finish();
         }
         Ok(outcome)
@@ -354,7 +354,7 @@ impl Share {
 
     /// Adds the messages of the units `first..end`, which were read last. If this makes the batch full, it is `ready`.
     fn add_rows(&mut self, first: usize, end: usize, rules: &Rules) {
-        let space_left = rules.batch_size - self.builder.rows();
+        let space_left = rules.batch_size.rows - self.builder.rows();
         let mut rows = Vec::with_capacity(end - first);
         let mut numbers = Vec::with_capacity(end - first);
         let mut next = first;
@@ -370,7 +370,7 @@ impl Share {
         let added = self.builder.append(&rows);
         self.rows += self.builder.rows() - before;
         self.decoded = numbers.get(added).copied().unwrap_or(next);
-        if added < rows.len() || self.builder.rows() >= rules.batch_size {
+        if added < rows.len() || self.builder.rows() >= rules.batch_size.rows {
             self.ready = Some(self.builder.take());
         }
     }
@@ -380,7 +380,7 @@ impl Share {
     fn decode(&mut self, cursors: &[Cursor], rules: &Rules, ends: bool) -> Result<()> {
         while self.decoded < self.units.len() && self.ready.is_none() {
             let first = self.decoded;
-            let is_of = self.read_block(first, BLOCK.min(rules.batch_size), cursors)?;
+            let is_of = self.read_block(first, BLOCK.min(rules.batch_size.rows), cursors)?;
             let lost = is_of.iter().position(|is_of| !is_of);
             if let Some((_, unit)) = lost.and_then(|place| self.units.get(first + place)) {
                 return Err(Error::corrupt(
@@ -392,10 +392,15 @@ impl Share {
             }
             self.add_rows(first, first + is_of.len(), rules);
         }
-        if ends {
+        if self.is_full(rules, ends) {
             self.finish();
         }
         Ok(())
+    }
+
+    /// Returns whether the batch ends with the step. Only so can a batch end by its bytes: messages that do not fit are read twice.
+    fn is_full(&self, rules: &Rules, ends: bool) -> bool {
+        ends || self.builder.bytes() >= rules.batch_size.bytes
     }
 
     /// Ends the batch.
@@ -441,8 +446,7 @@ fn in_threads<'a, T: Send + 'a>(mut items: impl Iterator<Item = &'a mut T>, work
 /// The common part of all shares.
 struct Rules {
     log: Arc<CommitLog>,
-    /// The most rows of a batch.
-    batch_size: usize,
+    batch_size: BatchSize,
     filter: Filter,
     /// True if batches end with a share.
     ends: bool,
@@ -484,10 +488,7 @@ impl QueueStream {
         let borders = FramesAt::new(Arc::clone(log))?;
         let share = || Share {
             frames: borders.clone(),
-            builder: log
-                .builder(&options.columns, options.bodies)
-                .searching(options.filter.search.as_ref())
-                .of_bytes(options.batch_size.bytes),
+            builder: log.builder(&options.columns, options.bodies).searching(options.filter.search.as_ref()),
             units: Vec::new(),
             outcome: None,
             decoded: 0,
@@ -507,7 +508,7 @@ impl QueueStream {
             schema: columns::schema(&options.columns),
             rules: Rules {
                 log: Arc::clone(log),
-                batch_size: options.batch_size.rows,
+                batch_size: options.batch_size,
                 filter: options.filter,
                 ends: options.threads > 1,
             },
@@ -619,11 +620,16 @@ impl QueueStream {
             heads.extend(cursor.head_from(self.begin, self.log_begin)?.map(|head| Reverse((head.phy_offset, number))));
         }
         // Messages that do not fit in the next batches would be read twice.
-        let space_left = |share: &Share| self.rules.batch_size - share.builder.rows();
-        let most = self.shares.iter().map(space_left).fold(0, usize::saturating_add).clamp(LEAST_SHARE, STEP);
+        let BatchSize { rows, bytes } = self.rules.batch_size;
+        let builders = || self.shares.iter().map(|share| &share.builder);
+        let most =
+            builders().map(|builder| rows - builder.rows()).fold(0, usize::saturating_add).clamp(LEAST_SHARE, STEP);
+        let space_left =
+            builders().map(|builder| bytes.saturating_sub(builder.bytes())).fold(0, usize::saturating_add) as u64;
+        let most_bytes = space_left.clamp(1, STEP_BYTES);
         let (mut units, mut bytes) = (Vec::new(), 0);
         while let Some(Reverse((phy_offset, number))) = heads.pop() {
-            if phy_offset >= self.end || units.len() >= most || bytes >= STEP_BYTES {
+            if phy_offset >= self.end || units.len() >= most || bytes >= most_bytes {
                 break;
             }
             let Some(cursor) = self.cursors.get_mut(number) else { break };

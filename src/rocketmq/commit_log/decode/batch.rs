@@ -97,6 +97,11 @@ impl BatchBuilder {
         self.rows
     }
 
+    /// Bytes of the rows, by the estimate that the size limit applies to.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Adds messages and returns how many were handled: added, or without the searched pattern.
     ///
     /// If the batch is full, this is fewer than all, and the batch must be taken first.
