@@ -10,6 +10,9 @@ pub struct BatchSize {
 }
 
 impl BatchSize {
+    /// Rows of which some formats take the fields of all.
+    pub const SAMPLE: Self = Self::of_rows(8_192);
+
     /// A number of rows, or fewer of 64 MiB.
     pub const fn of_rows(rows: usize) -> Self {
         Self { rows, bytes: 64 << 20 }

@@ -550,6 +550,7 @@ class Store:
         columns: Sequence[str] | None = None,
         body: Body = "decoded",
         scan: Scan | None = None,
+        batch_size: int | None = None,
         threads: int | None = None,
         known_topics: Callable[[], Sequence[str] | None] | None = None,
         decode: Mapping[str, object] | None = None,

@@ -26,6 +26,7 @@ MIRRORED = {"Gt": "Lt", "GtEq": "LtEq", "Lt": "Gt", "LtEq": "GtEq", "Eq": "Eq"}
 """Comparisons of two values, with those that mean the same if the operands change places."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MS = timedelta(milliseconds=1)
+_SAMPLED_ROWS = 8_192
 
 
 class Condition(NamedTuple):
@@ -98,7 +99,7 @@ class Rows:
     def _first(self, columns: list[str]) -> RecordBatch | None:
         """Return columns of the first rows as they are stored, or None without rows."""
         stored = {name: value for name, value in self.filters.items() if name != "decode"}
-        with closing(replace(self, filters=stored).read({"columns": columns})) as stream:
+        with closing(replace(self, filters=stored).read({"columns": columns, "batch_size": _SAMPLED_ROWS})) as stream:
             return next((batch for batch in stream if batch.num_rows), None)
 
     def read(self, options: Mapping[str, Any]) -> BatchStream | SegmentReader:

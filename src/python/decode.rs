@@ -12,9 +12,11 @@ use pyo3::types::PyDict;
 use pyo3_arrow::{PyRecordBatch, PySchema};
 
 use super::batch_stream::Batches;
+use super::convert;
 use super::convert::{ArrowBatch, ArrowSchema};
 use super::handle::lock;
 use super::signals::raise_later;
+use crate::batch_size::BatchSize;
 use crate::decode::{Decoders, Format, Pin, Sources, with_types};
 use crate::error::{Error, Result, without_users};
 
@@ -23,6 +25,14 @@ register! { class PyDecoder; fn sampled_columns }
 /// The columns to decode with their formats.
 #[derive(Default)]
 pub(super) struct Formats(Vec<(String, Format)>);
+
+impl Formats {
+    /// The size of the batches of a read; `rows` is what the caller chose. The first batch may be a sample.
+    pub(super) fn batch_size(&self, rows: Option<i64>) -> PyResult<BatchSize> {
+        let is_sampled = self.0.iter().any(|(_, format)| format.needs_sample());
+        if rows.is_none() && is_sampled { Ok(BatchSize::SAMPLE) } else { convert::batch_of_rows(rows) }
+    }
+}
 
 impl<'py> FromPyObject<'_, 'py> for Formats {
     type Error = PyErr;

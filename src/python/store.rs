@@ -120,7 +120,7 @@ impl PyStore {
     /// Raises:
     ///     ValueError: An unknown column or word.
     ///     OSError: An I/O error; the reader raises it, too.
-    #[pyo3(signature = (selection, *, columns=None, body="decoded", scan=None, threads=None, known_topics=None, decode=None, progress=None))]
+    #[pyo3(signature = (selection, *, columns=None, body="decoded", scan=None, batch_size=None, threads=None, known_topics=None, decode=None, progress=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn messages(
         &self,
@@ -129,6 +129,7 @@ impl PyStore {
         columns: Option<&Bound<'_, PyAny>>,
         body: &str,
         scan: Option<&Bound<'_, PyAny>>,
+        #[pyo3(from_py_with = integer::batch_size)] batch_size: Option<i64>,
         #[pyo3(from_py_with = integer::threads)] threads: Option<i64>,
         known_topics: Option<Py<PyAny>>,
         decode: Option<Formats>,
@@ -136,10 +137,12 @@ impl PyStore {
     ) -> PyResult<PyMessageStream> {
         let scan = scan.map_or(Ok(ScanChoice::Auto), scan_choice)?;
         let (store, threads) = (self.0.get()?, convert::threads(threads)?);
+        let decode = decode.unwrap_or_default();
         let options = ReadOptions {
             filter: selection.inner(),
             columns: super::commit_log::columns(columns)?,
             bodies: super::commit_log::bodies(body)?,
+            batch_size: decode.batch_size(batch_size)?,
             salvage: !store.index().is_brokers(),
             threads,
         };
@@ -150,7 +153,7 @@ impl PyStore {
         });
         log_notes(py, store.take_notes())?;
         let stream = stream?;
-        Ok(PyMessageStream::new(py.detach(|| Decoding::new(stream, decode.unwrap_or_default(), progress))?))
+        Ok(PyMessageStream::new(py.detach(|| Decoding::new(stream, decode, progress))?))
     }
 
     /// Plan a read for tasks that run in any order.

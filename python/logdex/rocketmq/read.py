@@ -46,6 +46,7 @@ def valid_messages(
     on_damage: Callable[[Finding], None],
     queue_end: int | None = None,
     selection: MessageFilter | None = None,
+    batch_size: int | None = None,
     threads: int | None = 1,
 ) -> Iterator[RecordBatch]:
     """Scan a range of a log that may be damaged; `end` None: to the end.
@@ -64,6 +65,7 @@ def valid_messages(
         body=body,
         queue_end=queue_end,
         selection=selection,
+        batch_size=batch_size,
         threads=threads,
     )
     try:

@@ -375,6 +375,7 @@ class MessageStore(Source):
         end_phy_offset: int | None = None,
         scan: Scan = "auto",
         body: Body = "decoded",
+        batch_size: int | None = None,
         on_damage: Callable[[Finding], None] | None = None,
         threads: int | None = None,
         decode: Mapping[str, object] | None = None,
@@ -406,6 +407,8 @@ class MessageStore(Source):
                 more than 4 MiB of the log may match, keys of any topic and topics in index and queues if more than 1 GiB may.
                 True: always. False: never; only what index and queues do not cover is read from the log.
             body: "decoded", or "stored": as the log holds it, possibly compressed.
+            batch_size: The most rows of an Arrow batch, which ends earlier at 64 MiB. None: 8,192 rows, or fewer in 3 MiB, which
+                stay in the processor's cache.
             on_damage: Called for each missing file of the log and each place that is not a valid message, after the rows around
                 it. None: they are logged, one `DamageWarning` has all of them, and so has `findings` of the stream at its end.
             threads: Threads that check and decode; None: as many as there are processors, at most 4.
@@ -451,6 +454,7 @@ class MessageStore(Source):
             columns=wanted,
             body=body,
             scan=scan,
+            batch_size=batch_size,
             threads=threads,
             known_topics=partial(self._topics_here, scan=False),
             decode=decode,

@@ -319,6 +319,10 @@ class LocalTarget:
                 self.directory.rmdir()
 
 
+_MARK = "job"
+"""The object of a job that has not ended."""
+
+
 @dataclass
 class ObjectTarget:
     """A new log directory in an object store."""
@@ -334,7 +338,7 @@ class ObjectTarget:
         """Check that there is nothing, and that objects can be written."""
         del options, undo
         self._refuse_others()
-        put_remote(self._job / "job", b"")
+        put_remote(self._job / _MARK, b"")
         return {}
 
     def _refuse_others(self) -> None:
@@ -353,8 +357,15 @@ class ObjectTarget:
             path = Path(directory) / attempt_name()
 
             def keep() -> Path:
-                upload_file(path, self._job / path.name)
-                return self._job / path.name
+                kept = self._job / path.name
+                upload_file(path, kept)
+                # Checked once the object is there: the end of the job deletes all that it finds.
+                try:
+                    read_file(self._job / _MARK)
+                except FileNotFoundError as error:
+                    delete_remote(kept)
+                    raise FileNotFoundError(errno.ENOENT, "the job has ended", str(self._job)) from error
+                return kept
 
             yield create(path), keep
 

@@ -92,17 +92,19 @@ fn read_records(
         let offsets = convert::int64_column(offsets, "offsets")?;
         convert::values(&offsets, "offset").map(<[i64]>::to_vec)
     });
+    let decode = decode.unwrap_or_default();
     let scan = RecordScan {
         keys: arguments::key_filter(keys, header)?,
         offsets: offsets.transpose()?,
         matcher: pattern::matcher(matches)?,
         threads: convert::threads(threads)?,
+        batch_size: decode.batch_size(batch_size)?,
         views,
         ..arguments::record_scan(begin, end, columns, batch_size, control, check_crc, on_error)?
     };
     let (ranges, missing) = planned(py, parts)?;
     let reader = SegmentReader::records_of_log(ranges, missing, scan)?;
-    let reader = py.detach(|| Decoding::new(reader, decode.unwrap_or_default(), progress))?;
+    let reader = py.detach(|| Decoding::new(reader, decode, progress))?;
     Ok(PySegmentReader::new(reader, warn))
 }
 

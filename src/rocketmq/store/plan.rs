@@ -295,6 +295,7 @@ mod tests {
     use arrow_array::types::Int64Type;
 
     use super::*;
+    use crate::batch_size::BatchSize;
     use crate::io::Location;
     use crate::rocketmq::commit_log::columns::Column;
     use crate::rocketmq::commit_log::write::{
@@ -340,7 +341,9 @@ mod tests {
 
     fn read(plan: Plan, filter: &Filter) -> Vec<u64> {
         let (filter, columns, bodies) = (filter.clone(), vec![Column::PhyOffset], Bodies::Decoded);
-        let mut stream = MessageStream::new(plan, ReadOptions { filter, columns, bodies, salvage: true, threads: 1 });
+        let (salvage, threads, batch_size) = (true, 1, BatchSize::default());
+        let mut stream =
+            MessageStream::new(plan, ReadOptions { filter, columns, bodies, batch_size, salvage, threads });
         let mut found = Vec::new();
         while let Some(batch) = stream.next_batch().unwrap() {
             found.extend(batch.column(0).as_primitive::<Int64Type>().values().iter().map(|at| at.cast_unsigned()));

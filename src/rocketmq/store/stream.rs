@@ -27,6 +27,8 @@ pub struct ReadOptions {
     pub columns: Vec<Column>,
     /// The content of the body column.
     pub bodies: Bodies,
+    /// The size of a batch.
+    pub batch_size: BatchSize,
     /// True: also messages after damage, without those that a broker truncated. False: up to the frame that a broker would refuse.
     pub salvage: bool,
     /// Threads that read and decode, for long parts.
@@ -170,7 +172,7 @@ impl MessageStream {
                     begin_phy_offset: begin,
                     end_phy_offset: end,
                     columns: options.columns.clone(),
-                    batch_size: BatchSize::default(),
+                    batch_size: options.batch_size,
                     bodies: options.bodies,
                     at_damage: if options.salvage { AtDamage::Skip { queue_end: 0 } } else { AtDamage::Stop },
                     check_crc: true,
@@ -190,7 +192,7 @@ impl MessageStream {
                     end_phy_offset: end,
                     columns: options.columns.clone(),
                     bodies: options.bodies,
-                    batch_size: BatchSize::default(),
+                    batch_size: options.batch_size,
                     filter,
                     threads: options.threads,
                 };

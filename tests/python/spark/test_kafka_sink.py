@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -462,7 +463,20 @@ def test_a_new_directory_in_an_object_store(
     other = f"s3://{object_store.BUCKET}/kafka-sink/other"
     with pytest.raises(Exception, match="this attempt fails"):
         frame.mapInArrow(failing, frame.schema).write.format("kafka_log").mode("append").options(**options).save(other)
+    # Another task may still have been writing when the job was aborted; it deletes its object by itself.
+    until = time.monotonic() + 20
+    while names(other, server) and time.monotonic() < until:
+        time.sleep(0.1)
     assert names(other, server) == []
+
+
+def test_an_attempt_that_outlives_its_job_leaves_no_object(server: object_store.ObjectStore) -> None:
+    url = f"s3://{object_store.BUCKET}/kafka-sink/outlived"
+    sink = begun(url, partitions="1", **{f"storage.{name}": value for name, value in server.options.items()})
+    sink.abort([])
+    with pytest.raises(FileNotFoundError, match="the job has ended"):
+        written(sink, "a")
+    assert names(url, server) == []
 
 
 def test_a_commit_in_an_object_store_that_fails_is_undone(

@@ -327,10 +327,19 @@ def finish_commits(index_dir: Path) -> None:
 
 
 def _clean_up(directory: Path) -> None:
-    shutil.rmtree(directory, ignore_errors=True)
+    remove_job(directory)
     # Other jobs may be writing below the same directory.
     with contextlib.suppress(OSError):
         directory.parent.rmdir()
+
+
+def remove_job(directory: Path) -> None:
+    """Remove the directory of a job, in which attempts may still be writing."""
+    gone = directory.with_name(f"{directory.name}.gone")
+    with contextlib.suppress(OSError):
+        # Under its old name they can create nothing more.
+        directory.rename(gone)
+    shutil.rmtree(gone, ignore_errors=True)
 
 
 def _free_name(path: Path) -> Path:

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from logdex._files import refuse_broker_directory
 from logdex.rocketmq import StoreWriter
-from logdex.spark.index.job import attempt_name
+from logdex.spark.index.job import attempt_name, remove_job
 from logdex.spark.schema import MESSAGE_COLUMNS, require_columns
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class StoreSink(DataSourceArrowWriter):
         self._clean_up()
 
     def _clean_up(self) -> None:
-        shutil.rmtree(self.directory, ignore_errors=True)
+        remove_job(self.directory)
 
 
 def _put(writer: StoreWriter, batch: Any) -> int:

@@ -45,6 +45,7 @@ logger = logging.getLogger("logdex.spark")
 FORMAT = "rocketmq"
 _POSITION = "phy_offset"
 """The offset of a stream is a position in the log: all messages that begin before it are done."""
+_BATCH_ROWS = 8_192
 WRITE_OPTIONS = ("fileSize", "hashSlots", "maxEntries", "zone", "compat")
 _OPTIONS = (*LOG_OPTIONS, *FILTER_OPTIONS, "commitLog", "startingOffset", "maxBytesPerTrigger", "maxRowsPerTrigger")
 
@@ -214,9 +215,13 @@ class ReadOptions:
                 damage.add(finding)
 
         if self.compat is None:
-            yield from valid_messages(log, columns, begin, end, salvage=True, on_damage=add, selection=selection)
+            yield from valid_messages(
+                log, columns, begin, end, salvage=True, on_damage=add, selection=selection, batch_size=_BATCH_ROWS
+            )
             return
-        reader = log.scan(begin_phy_offset=begin, end_phy_offset=end, columns=columns, selection=selection)
+        reader = log.scan(
+            begin_phy_offset=begin, end_phy_offset=end, columns=columns, selection=selection, batch_size=_BATCH_ROWS
+        )
         yield from reader
         damage.extend(reader.unsearched)
         at = reader.end_offset
@@ -253,6 +258,7 @@ class ReadOptions:
                 end_phy_offset=piece.end,
                 columns=self._read_columns,
                 selection=self.wanted.selection(),
+                batch_size=_BATCH_ROWS,
             )
             yield from reader
             damage.extend(reader.unsearched)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -203,3 +205,24 @@ def _die_at(step: int) -> None:
 
     for name in ("rename", "replace", "hardlink_to", "unlink", "touch", "mkdir"):
         setattr(Path, name, dying(getattr(Path, name)))
+
+
+def test_nothing_stays_of_a_job_whose_attempts_still_write(tmp_path: Path) -> None:
+    job = started(tmp_path / "index")
+    directory = job.start_attempt()
+    first = threading.Event()
+
+    def write() -> None:
+        with contextlib.suppress(FileNotFoundError):
+            for number in range(50_000):
+                (directory / str(number)).touch()
+                if number == 1_000:
+                    first.set()
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    first.wait(20)
+    job.abort()
+    writing.join(20)
+    assert not writing.is_alive()
+    assert not (tmp_path / "index").exists()
