@@ -81,7 +81,7 @@ fn text(part: &[u8]) -> Option<&str> {
 
 /// Returns the first place at or before `at` where a letter may begin.
 fn begin_of_letter(content: &[u8], at: usize) -> usize {
-    let before = content.get(..=at).unwrap_or_default().iter().rev().take(3);
+    let before = content.get(..=at).unwrap_or_default().iter().rev().take(at.min(3));
     at - before.take_while(|byte| **byte & 0xc0 == 0x80).count()
 }
 
@@ -231,6 +231,14 @@ mod tests {
             "{line}"
         );
         assert!(line.ends_with(" ..."), "{line}");
+    }
+
+    #[test]
+    fn no_letter_begins_before_the_first_byte() {
+        for before in 0..=AROUND {
+            let content = [&[0x80; 4][..], &vec![b'.'; before], b"hit"].concat();
+            shown(&content, Some("hit"), 100);
+        }
     }
 
     #[test]

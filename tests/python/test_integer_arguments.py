@@ -207,6 +207,7 @@ MESSAGE_STORE: dict[str, Call] = {
     "find_batch:end": lambda o, n: o.store.find_batch([TOPIC], [KEY], end=n),
     "find_batch:max_num": lambda o, n: o.store.find_batch([TOPIC], [KEY], max_num=n),
     "find_batch:batch_size": lambda o, n: o.store.find_batch([TOPIC], [KEY], batch_size=n),
+    "messages:batch_size": lambda o, n: o.store.messages(batch_size=n),
     "indexed_offsets:begin": lambda o, n: o.store.indexed_offsets([TOPIC], [KEY], begin=n),
     "indexed_offsets:end": lambda o, n: o.store.indexed_offsets([TOPIC], [KEY], end=n),
     "messages:threads": lambda o, n: list(o.store.messages(threads=n)),
