@@ -200,7 +200,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
-    """Return the parser of the command line. If the first word is a command, only the module of this command is imported."""
+    """Return the parser of the command line. If the first word is a command, it has only this command."""
     layout = argparse.RawDescriptionHelpFormatter
     root = _Parser("logdex", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=layout)
     root.add_argument("--version", action="version", version=_VERSION, help="print version, codecs and stores; exit")
@@ -210,12 +210,8 @@ def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     root.add_argument("--print-man-page", action=_Printed, nargs=0, help=page)
     subparsers = root.add_subparsers(title="commands", metavar="COMMAND", required=True)
     known = commands.names()
-    called = words[0] if words and words[0] in known else None
-    for name in known:
-        if called in (None, name):
-            commands.load(name).add_to(subparsers)
-        else:
-            subparsers.add_parser(name)
+    for name in words[:1] if words and words[0] in known else known:
+        commands.load(name).add_to(subparsers)
     return root
 
 

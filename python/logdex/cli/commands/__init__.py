@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -10,9 +11,10 @@ if TYPE_CHECKING:
     from logdex.cli.arguments import Command
 
 
-def names() -> list[str]:
+@cache
+def names() -> tuple[str, ...]:
     """Return the names of all commands, sorted. No module is imported."""
-    return sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__))
+    return tuple(sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__)))
 
 
 def load(name: str) -> Command:
