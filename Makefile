@@ -26,6 +26,8 @@ export PIP_QUIET := 1
 export PROPTEST_RNG_SEED ?= 20260321
 # A command that leaves its output in a buffer must fail its test.
 unexport PYTHONUNBUFFERED
+# The tests start commands thousands of times: each must find its modules compiled.
+unexport PYTHONDONTWRITEBYTECODE
 unexport CONDA_PREFIX PYTHONHOME PYTHONPATH
 
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find src -name '*.rs')
