@@ -2,11 +2,11 @@
 //! walk, and neither the columns nor the size of a batch change a value.
 #![no_main]
 
-
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};
+use logdex::batch_size::BatchSize;
 use logdex::rocketmq::commit_log::columns::Column;
 use logdex::rocketmq::commit_log::frame::Versions;
 use logdex::rocketmq::commit_log::{Bodies, MessageReader, Scan};
@@ -22,7 +22,8 @@ fn scan(bytes: &[u8]) -> Scan<Vec<u8>> {
 }
 
 fn read(scan: Scan<Vec<u8>>, columns: &[Column], rows: usize) -> Vec<RecordBatch> {
-    let reader = MessageReader::new(scan, columns, Bodies::Decoded, 1 << 16, rows).expect("a batch has rows");
+    let reader = MessageReader::new(scan, columns, Bodies::Decoded, 1 << 16, BatchSize::of_rows(rows))
+        .expect("a batch has rows");
     reader.map(|batch| batch.expect("bytes in memory are always read")).collect()
 }
 

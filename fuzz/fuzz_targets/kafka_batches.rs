@@ -9,6 +9,7 @@ use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type, TimestampMillisecondType};
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};
+use logdex::batch_size::BatchSize;
 use logdex::error::Error;
 use logdex::kafka::{
     BatchScan, Check, Compat, OnError, ProducerState, RecordScan, Recovered, Segment, SegmentOptions, SegmentRange,
@@ -93,18 +94,27 @@ struct Read {
 }
 
 fn read(segment: &Arc<Segment>, columns: &[record_columns::Column], rows: usize, on_error: OnError, crc: bool) -> Read {
-    let scan = RecordScan {
+    let scan = RecordScan { on_error, check_crc: crc, ..scan(columns, rows) };
+    read_all(segment, scan)
+}
+
+fn scan(columns: &[record_columns::Column], rows: usize) -> RecordScan {
+    RecordScan {
         times: TimeRange::ALL,
         keys: None,
         offsets: None,
         matcher: None,
         columns: columns.to_vec(),
-        batch_size: rows,
+        batch_size: BatchSize::of_rows(rows),
+        views: false,
         control: true,
-        check_crc: crc,
-        on_error,
+        check_crc: true,
+        on_error: OnError::Skip,
         threads: 1,
-    };
+    }
+}
+
+fn read_all(segment: &Arc<Segment>, scan: RecordScan) -> Read {
     let mut reader =
         SegmentReader::records(vec![SegmentRange::whole(Arc::clone(segment))], scan).expect("a batch has rows");
     let mut batches = Vec::new();
@@ -163,6 +173,15 @@ fn check_records(segment: &Arc<Segment>, heads: &[Head]) -> Vec<(u64, i64, i64)>
         Some(Error::Corrupt { path, offset, .. }) => assert!(**path == **segment.path() && *offset <= segment.len()),
         Some(other) => panic!("{other}"),
         None => assert_eq!(at, rows.len()),
+    }
+
+    // As views, of which none is dropped before the last was read.
+    let viewed = read_all(segment, RecordScan { views: true, ..scan(&[Column::Key, Column::Value], 7) });
+    for (column, name) in ["key", "value"].into_iter().enumerate() {
+        let copied =
+            all.batches.iter().flat_map(|batch| batch.column_by_name(name).expect("a column").as_binary::<i32>());
+        let views = viewed.batches.iter().flat_map(|batch| batch.column(column).as_binary_view());
+        assert!(copied.eq(views), "{name}");
     }
 
     // Without decoding records, and without checksums: the valid batches are the same.

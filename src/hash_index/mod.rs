@@ -29,7 +29,7 @@ pub mod sealed;
 mod write;
 
 pub use file::chains::{Buckets, Chain, ChainStatistics};
-pub use file::cold::are_cold;
+pub use file::cold::are_samples_cold;
 pub use file::entry_batches::{entry_batches, entry_schema};
 pub use file::index_file::IndexFile;
 pub use file::lookup::{newest_first, select_files};

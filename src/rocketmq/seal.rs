@@ -361,15 +361,16 @@ impl SealedStore {
     /// # Errors
     /// The system's error, with the path.
     pub fn unchanged_files(&self, index: &Location) -> Result<UnchangedFiles> {
+        self.unchanged_of(index, &entries_by_name(index)?)
+    }
+
+    /// As [`Self::unchanged_files`], in a directory that was listed.
+    pub(crate) fn unchanged_of(
+        &self,
+        index: &Location,
+        by_name: &BTreeMap<String, storage::Entry>,
+    ) -> Result<UnchangedFiles> {
         let mut unchanged = UnchangedFiles { is_all: true, ..UnchangedFiles::default() };
-        let listed = match storage::list(index) {
-            Err(error) if error.is_missing() => Vec::new(),
-            listed => listed?,
-        };
-        let mut by_name = BTreeMap::new();
-        for entry in listed {
-            by_name.insert(entry.name.to_string_lossy().into_owned(), entry);
-        }
         let full = self.geometry().map_or(0, |(_, entries)| i64::from(entries) - 1);
         for file in self.catalog.files.iter().filter(|file| file.kind == INDEX.0) {
             let Some(entries) = file.entries else { continue };
@@ -492,6 +493,15 @@ fn joint(text: &str) -> Option<(&str, i64, i64)> {
 }
 
 /// Returns whether the header of an index file agrees with the catalog.
+/// Lists a directory of index files. One that does not exist holds nothing.
+pub(crate) fn entries_by_name(index: &Location) -> Result<BTreeMap<String, storage::Entry>> {
+    let listed = match storage::list(index) {
+        Err(error) if error.is_missing() => Vec::new(),
+        listed => listed?,
+    };
+    Ok(listed.into_iter().map(|entry| (entry.name.to_string_lossy().into_owned(), entry)).collect())
+}
+
 fn has_header(path: &Location, file: &StoreFile, entries: i64) -> Result<bool> {
     let header = crate::hash_index::Header::of_file(path)?;
     let counted = i64::from(header.next_position()) - 1;

@@ -46,15 +46,21 @@ const FEW: usize = 4;
 const SAMPLES: usize = 8;
 
 /// Returns whether the pages that keys need are probably not in memory, in any of the files. A negative hash needs none.
-pub fn are_cold(files: &[&IndexFile], key_hashes: &[i32]) -> bool {
+pub(super) fn are_cold(files: &[&IndexFile], key_hashes: &[i32]) -> bool {
     let walks = files.len() * key_hashes.len();
-    let now = last_warm::now_ms();
     let Some(first) = files.first() else { return false };
     if on_bytes!(&first.bytes, source => source.is_far()) {
         // A remote file cannot be read without waiting, and cached blocks end a round at once.
         return walks > 1;
     }
-    if walks < FEW || first.last_warm.is_recent(now) {
+    walks >= FEW && are_samples_cold(files, key_hashes)
+}
+
+/// As [`are_cold`] for files of this machine, however few keys there are.
+pub fn are_samples_cold(files: &[&IndexFile], key_hashes: &[i32]) -> bool {
+    let walks = files.len() * key_hashes.len();
+    let now = last_warm::now_ms();
+    if files.first().is_some_and(|first| first.last_warm.is_recent(now)) {
         return false;
     }
     let mut samples = (0..SAMPLES.min(walks)).map(|i| i * walks / SAMPLES.min(walks));

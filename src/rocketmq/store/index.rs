@@ -1,23 +1,24 @@
 //! The key index of a store: its index files, some of which a sealed index may stand for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::ranges::Range;
 use crate::error::{Error, Result};
-use crate::hash_index::directory::{FilesOptions, IndexFiles};
-use crate::hash_index::{Damage, Geometry, Hits, IndexFile, KeyColumn, Keys, Topics, are_cold, select_files};
-use crate::io::{Location, ProcessMutex, storage};
+use crate::hash_index::directory::{self, FilesOptions, IndexFiles};
+use crate::hash_index::{Damage, Geometry, Hits, IndexFile, KeyColumn, Keys, Topics, are_samples_cold, select_files};
+use crate::io::storage::{self, NamesStamp};
+use crate::io::{Location, ProcessMutex};
 use crate::report::{Report, thousands};
 use crate::rocketmq::commit_log::CommitLog;
 use crate::rocketmq::index_recovery::holds_tags;
-use crate::rocketmq::seal::{SealedStore, UnchangedFiles};
+use crate::rocketmq::seal::{SealedStore, UnchangedFiles, entries_by_name};
 use crate::time_range::TimeRange;
 
 /// COMPAT(rocketmq IndexService#queryOffset, B16): no answer of a broker holds more candidates (`maxMsgsNumBatch`).
 const MOST_OF_BROKER: usize = 64;
 
-/// For fewer keys sealed rows are as fast as index files in memory.
+/// Keys for which the index files are not opened next to the sealed rows: a process that looks for one key needs only these.
 const FEW_KEYS: usize = 16;
 /// Walks through index files in memory that take as long as to decode a row group: measured, 0.3 us and 6.5 us.
 const WALKS_A_GROUP: usize = 20;
@@ -37,14 +38,28 @@ pub struct StoreIndex {
 struct State {
     /// All index files, once they were searched.
     all: Option<Arc<IndexFiles>>,
+    /// The names in the directory, for the sealed index.
+    listed: Option<Arc<Listed>>,
     /// The files that the sealed index stands for, and the others.
     unchanged: Option<Arc<UnchangedFiles>>,
     others: Option<Arc<IndexFiles>>,
-    /// Both, for a batch that they answer sooner.
+    /// Both, for the keys that they answer sooner.
     sealed_too: Option<Arc<IndexFiles>>,
+    /// Keys that were looked up while the sealed index was in use.
+    looked_up: usize,
     /// The reason why the sealed index is not used any more.
     damage: Option<String>,
     notes: Vec<String>,
+}
+
+/// The names in an index directory.
+#[derive(Debug)]
+struct Listed {
+    /// As long as the directory has it, the names are the same.
+    stamp: Option<NamesStamp>,
+    entries: BTreeMap<String, storage::Entry>,
+    /// The names that may be index files.
+    candidates: Vec<String>,
 }
 
 /// The index at one moment: the files that the sealed index replaces, and those that are searched one by one.
@@ -155,14 +170,14 @@ impl StoreIndex {
             return Ok(None);
         };
         let Some((slots, entries)) = sealed.geometry() else { return Ok(None) };
-        let unchanged = sealed.unchanged_files(&self.directory)?;
+        let listed = self.listed()?;
+        let unchanged = sealed.unchanged_of(&self.directory, &listed.entries)?;
         if unchanged.names.is_empty() {
             self.state.with(|state| (state.unchanged, state.others) = (None, None));
             return Ok(None);
         }
         let without: BTreeSet<String> = unchanged.names.iter().cloned().collect();
-        let listed = crate::hash_index::directory::list(&self.directory)?;
-        let has_others = listed.iter().any(|entry| !without.contains(&entry.name));
+        let has_others = listed.candidates.iter().any(|name| !without.contains(name));
         let (known, others) = self.state.with(|state| (state.unchanged.clone(), state.others.clone()));
         let unchanged = match known {
             Some(known) if *known == unchanged => known,
@@ -176,6 +191,23 @@ impl StoreIndex {
         let view = IndexView { unchanged: Some(unchanged), files: others };
         self.state.with(|state| (state.unchanged, state.others) = (view.unchanged.clone(), view.files.clone()));
         Ok(Some(view))
+    }
+
+    /// Lists the directory if its names may have changed.
+    fn listed(&self) -> Result<Arc<Listed>> {
+        let stamp = storage::names_stamp(&self.directory);
+        let known = self.state.with(|state| state.listed.clone());
+        if let Some(known) = known.filter(|known| stamp.is_some() && known.stamp == stamp) {
+            return Ok(known);
+        }
+        let candidates = match directory::list(&self.directory) {
+            Err(error) if error.is_missing() => Vec::new(),
+            listed => listed?,
+        };
+        let candidates = candidates.into_iter().map(|entry| entry.name).collect();
+        let listed = Arc::new(Listed { stamp, entries: entries_by_name(&self.directory)?, candidates });
+        self.state.with(|state| state.listed = Some(Arc::clone(&listed)));
+        Ok(listed)
     }
 
     /// Opens the index files but for some, with the slots and entries of a sealed index.
@@ -241,7 +273,7 @@ impl StoreIndex {
     }
 
     /// Returns the index files if they answer sooner than the sealed rows, which stand for some of them: if they are in memory, and
-    /// the keys are neither few nor a large part of all. If they cannot be opened, the sealed rows answer.
+    /// the keys are no large part of all. If they cannot be opened, the sealed rows answer.
     fn faster_files(
         &self,
         sealed: &SealedStore,
@@ -250,10 +282,17 @@ impl StoreIndex {
     ) -> Option<Arc<IndexFiles>> {
         let walks = hashes.len().saturating_mul(unchanged.names.len());
         let is_slower = walks >= sealed.groups_of(hashes.len()).saturating_mul(WALKS_A_GROUP);
-        if self.directory.is_remote() || hashes.len() < FEW_KEYS || is_slower {
+        if self.directory.is_remote() || is_slower {
             return None;
         }
-        let files = if let Some(files) = self.state.with(|state| state.sealed_too.clone()) {
+        let (looked_up, known) = self.state.with(|state| {
+            state.looked_up = state.looked_up.saturating_add(hashes.len());
+            (state.looked_up, state.sealed_too.clone())
+        });
+        if looked_up < FEW_KEYS {
+            return None;
+        }
+        let files = if let Some(files) = known {
             files
         } else {
             let files = self.files_as_sealed(sealed.geometry()?, BTreeSet::new()).ok()?;
@@ -261,7 +300,7 @@ impl StoreIndex {
         };
         let open = files.refresh().ok()?;
         let open: Vec<&IndexFile> = open.iter().map(AsRef::as_ref).collect();
-        (!are_cold(&open, hashes)).then_some(files)
+        (!are_samples_cold(&open, hashes)).then_some(files)
     }
 
     /// Returns the sealed index, the files that it replaces, and its candidates of a key; `None` if each index file is searched.

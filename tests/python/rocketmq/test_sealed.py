@@ -545,6 +545,43 @@ def test_a_batch_asks_index_files_in_memory(tmp_path: Path, caplog: pytest.LogCa
         assert ("each index file is asked" in caplog.text) == is_sealed
 
 
+@pytest.mark.parametrize(("before", "is_sealed"), [(3, True), (20, False)])
+def test_after_some_keys_index_files_in_memory_are_asked(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, before: int, *, is_sealed: bool
+) -> None:
+    root = tmp_path / "store"
+    put(root, 0, 1_500, hash_slots=1_000, max_entries=5_000)
+    seal(root)
+    [index] = (root / "index").iterdir()
+    assert index.read_bytes()
+    with MessageStore.open(root) as store:
+        for number in range(before):
+            assert [message.body for message in store.find("orders", f"n{number}")] == [b"body %d" % number]
+        # Only a look-up in the sealed rows notices that they are damaged.
+        for rows in (root / "_logdex/keys").iterdir():
+            os.truncate(rows, 100)
+        assert [message.body for message in store.find("orders", "n777")] == [b"body 777"]
+    assert ("each index file is asked" in caplog.text) == is_sealed
+
+
+def test_changes_of_a_directory_that_was_at_rest_are_seen(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    put(root, 0, 100)
+    seal(root)
+    # Its names are not listed again as long as its time stays.
+    os.utime(root / "index", (1, 1))
+    with MessageStore.open(root) as store:
+        assert [message.body for message in store.find("orders", "n99", scan=False)] == [b"body 99"]
+        files = len([*(root / "index").iterdir()])
+        put(root, 100, 10)
+        assert len([*(root / "index").iterdir()]) == files
+        os.utime(root / "index", (1, 1))
+        assert [message.body for message in store.find("orders", "n109", scan=False)] == [b"body 109"]
+        put(root, 110, 200)
+        assert len([*(root / "index").iterdir()]) > files
+        assert [message.body for message in store.find("orders", "n309", scan=False)] == [b"body 309"]
+
+
 def test_a_sealed_index_of_another_store_is_passed_over(
     written: Path, store: Callable[[str], Path], caplog: pytest.LogCaptureFixture
 ) -> None:
