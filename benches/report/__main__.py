@@ -2,10 +2,10 @@
 
     python -m benches.report [--only put,select] [--rounds 5] [--render] [--short]
 
-Parts: put, select, cold, boundary, batches, peers, commit_log, message_store, sealed, bucket, search, store_writer, spark, kafka,
-kafka_index, kafka_peers. What each found out is kept under build/bench, and the document is made of all that is kept there.
-`--short` runs everything once with small sizes and writes to a temporary folder: it shows that all still works, and no figure of
-it means anything.
+Parts: put, select, cold, boundary, batches, peers, commit_log, message_store, sealed, bucket, search, serve, store_writer, spark,
+kafka, kafka_index, kafka_peers. What each found out is kept under build/bench, and the document is made of all that is kept
+there. `--short` runs everything once with small sizes and writes to a temporary folder: it shows that all still works, and no
+figure of it means anything.
 """
 
 from __future__ import annotations

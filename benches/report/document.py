@@ -26,6 +26,7 @@ SECTIONS: dict[str, Callable[[Part], str]] = {
     "sealed": store_section.sealed,
     "bucket": store_section.bucket,
     "search": store_section.search,
+    "serve": store_section.serve,
     "store_writer": writer_section.store_writer,
     "spark": sections.spark,
     "kafka": kafka_sections.segments,

@@ -84,10 +84,19 @@ def kafka_jvm(scratch: Path) -> Server:
     return _java(scratch, "tests/interop/kafka", KAFKA_JAR, ["-Xmx2g", "-XX:+UseG1GC"])
 
 
-def _java(scratch: Path, project: str, jar: Path, options: list[str]) -> Server:
+def package(project: str) -> None:
+    """Build programs over real classes, from their Maven project.
+
+    Raises:
+        FileNotFoundError: Maven is missing.
+    """
     if shutil.which("mvn") is None:
         raise FileNotFoundError("mvn is missing: Maven fetches the real broker's classes ('apt install maven')")
     _output(["mvn", "-q", "-B", "-ntp", "-f", f"{project}/pom.xml", "package"], os.environ)
+
+
+def _java(scratch: Path, project: str, jar: Path, options: list[str]) -> Server:
+    package(project)
     options += [f"-Duser.home={scratch}", f"-Djava.io.tmpdir={scratch}"]
     return Server(["java", *options, "-jar", str(jar)], scratch / "jvm.log")
 

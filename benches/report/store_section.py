@@ -66,8 +66,8 @@ in a store with the index file alone, in turns. By itself: `python benches/pytho
 {table(["what", "sealed", "index files", "times as fast, or as small"], rows)}
 
 - Every twentieth key is one that was asked for; the keys are in another order than the rows.
-- A store with both, and one with the index files only. In memory a batch of the first goes to the index files where they answer
-  sooner, up to some keys for each row group.
+- A store with both, and one with the index files only. In memory the first asks its index files, too, where they answer sooner: up
+  to some keys for each row group, and once it was asked for 16 keys.
 - *Cold*: the files are dropped from the page cache before. Of one key the index files answer with a read for each entry of its
   chain; the sealed rows with a page.
 """
@@ -117,4 +117,28 @@ searched text. Everything runs on the same two processors. By itself: `python be
 - *The read* is a scan of `phy_offset` that decompresses every body, the most that a search can reach; *the pipe* is
   `logdex cat --body | grep`.
 - Each program starts anew in each round, Spark does not.
+"""
+
+
+def serve(part: Part) -> str:
+    """Serve a store beside a real broker."""
+    rows = []
+    for figure in part.facts["figures"]:
+        row = [f"{figure['what']} ({figure['unit']})", ends(spread(figure["rounds"]))]
+        for other in ("broker", "limit"):
+            its = figure[other]
+            row.append(ends(spread(its)) if its else "")
+            row.append(ends(spread([own / one for own, one in zip(figure["rounds"], its, strict=True)])) if its else "")
+        rows.append(row)
+    return f"""## `logdex serve`
+
+`logdex serve` and a broker of RocketMQ 4.9.3, asked by one client of that release in turns, all on the same two processors.
+By itself: `python benches/python/serve_rates.py`.
+
+{table(["what", "logdex", "broker", "ratio", "every answer known", "ratio"], rows)}
+
+- *Every answer known* is the same server, which looks up each request only once: what this client leaves for a server here.
+- A pull is answered by one thread of Python; the broker has as many as it wants. The client is Java and takes most of both
+  processors.
+- Of processor time and memory, less is better.
 """

@@ -19,6 +19,7 @@ from . import (
     sealed,
     search,
     select,
+    serve,
     spark,
     store_writer,
 )
@@ -40,6 +41,7 @@ PARTS: dict[str, Callable[[Plan], Part]] = {
     "sealed": sealed.measure,
     "bucket": bucket.measure,
     "search": search.measure,
+    "serve": serve.measure,
     "store_writer": store_writer.measure,
     "spark": spark.measure,
     "kafka": kafka.measure,
