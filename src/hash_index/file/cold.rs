@@ -56,7 +56,8 @@ pub(super) fn are_cold(files: &[&IndexFile], key_hashes: &[i32]) -> bool {
     walks >= FEW && are_samples_cold(files, key_hashes)
 }
 
-/// As [`are_cold`] for files of this machine, however few keys there are.
+/// Returns whether the pages that some of the keys need are not in memory, in any of these files of this machine. A negative hash
+/// needs none.
 pub fn are_samples_cold(files: &[&IndexFile], key_hashes: &[i32]) -> bool {
     let walks = files.len() * key_hashes.len();
     let now = last_warm::now_ms();
