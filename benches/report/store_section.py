@@ -66,8 +66,8 @@ in a store with the index file alone, in turns. By itself: `python benches/pytho
 {table(["what", "sealed", "index files", "times as fast, or as small"], rows)}
 
 - Every twentieth key is one that was asked for; the keys are in another order than the rows.
-- A store with both, and one with the index files only. In memory the first asks its index files, too, where they answer sooner: up
-  to some keys for each row group, and once it was asked for 16 keys.
+- A store with both, and one with the index files only. In memory the first asks its index files, too, where they answer sooner:
+  up to some keys for each row group, and once it was asked for 16 keys.
 - *Cold*: the files are dropped from the page cache before. Of one key the index files answer with a read for each entry of its
   chain; the sealed rows with a page.
 """

@@ -361,25 +361,14 @@ impl SealedStore {
     /// # Errors
     /// The system's error, with the path.
     pub fn unchanged_files(&self, index: &Location) -> Result<UnchangedFiles> {
-        self.unchanged_of(index, &entries_by_name(index)?)
+        self.unchanged_of(&entries_by_name(index)?)
     }
 
     /// As [`Self::unchanged_files`], in a directory that was listed.
-    pub(crate) fn unchanged_of(
-        &self,
-        index: &Location,
-        by_name: &BTreeMap<String, storage::Entry>,
-    ) -> Result<UnchangedFiles> {
+    pub(crate) fn unchanged_of(&self, by_name: &BTreeMap<String, storage::Entry>) -> Result<UnchangedFiles> {
         let mut unchanged = UnchangedFiles { is_all: true, ..UnchangedFiles::default() };
-        let full = self.geometry().map_or(0, |(_, entries)| i64::from(entries) - 1);
-        for file in self.catalog.files.iter().filter(|file| file.kind == INDEX.0) {
-            let Some(entries) = file.entries else { continue };
-            let name = file.path.rsplit_once('/').map_or(&*file.path, |(_, name)| name);
-            let now = by_name.get(name).map(storage::Entry::status).transpose()?.flatten();
-            let mut is_valid = now.is_some_and(|now| now.kind == FileKind::File && file.is_same(&now));
-            if is_valid && entries < full && file.etag.is_none() {
-                is_valid = has_header(&index.join(name), file, entries)?;
-            }
+        for (file, name, entries) in self.index_files() {
+            let mut is_valid = self.is_unchanged(file, entries, by_name.get(name))?;
             let span = file.first_offset.zip(file.last_offset);
             let span = span.filter(|(first, last)| 0 <= *first && first <= last && *last < i64::MAX);
             is_valid &= entries == 0 || span.is_some();
@@ -400,6 +389,44 @@ impl SealedStore {
             }
         }
         Ok(unchanged)
+    }
+
+    /// Returns whether the files that are not full, of those that were unchanged, still are. Nobody writes to full ones: a directory
+    /// with the same names has them.
+    pub(crate) fn are_still_unchanged(
+        &self,
+        by_name: &BTreeMap<String, storage::Entry>,
+        unchanged: &UnchangedFiles,
+    ) -> Result<bool> {
+        for (file, name, entries) in self.index_files().filter(|(_, _, entries)| *entries < self.full()) {
+            let was_unchanged = unchanged.names.iter().any(|other| other == name);
+            if was_unchanged && !self.is_unchanged(file, entries, by_name.get(name))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The index files of the catalog, their names, and the number of their entries.
+    fn index_files(&self) -> impl Iterator<Item = (&StoreFile, &str, i64)> {
+        let of_index = self.catalog.files.iter().filter(|file| file.kind == INDEX.0);
+        of_index.filter_map(|file| {
+            let name = file.path.rsplit_once('/').map_or(&*file.path, |(_, name)| name);
+            Some((file, name, file.entries?))
+        })
+    }
+
+    /// The entries of a full index file.
+    fn full(&self) -> i64 {
+        self.geometry().map_or(0, |(_, entries)| i64::from(entries) - 1)
+    }
+
+    fn is_unchanged(&self, file: &StoreFile, entries: i64, now: Option<&storage::Entry>) -> Result<bool> {
+        let Some(now) = now else { return Ok(false) };
+        if !now.status()?.is_some_and(|found| found.kind == FileKind::File && file.is_same(&found)) {
+            return Ok(false);
+        }
+        Ok(entries >= self.full() || file.etag.is_some() || has_header(&now.path, file, entries)?)
     }
 
     /// Sets the end of a log, as long as its last file has not changed since the store was sealed.

@@ -170,8 +170,14 @@ impl StoreIndex {
             return Ok(None);
         };
         let Some((slots, entries)) = sealed.geometry() else { return Ok(None) };
-        let listed = self.listed()?;
-        let unchanged = sealed.unchanged_of(&self.directory, &listed.entries)?;
+        let (listed, known) = self.listed()?;
+        if let Some(known) = known
+            && let Some(unchanged) = &known.unchanged
+            && sealed.are_still_unchanged(&listed.entries, unchanged)?
+        {
+            return Ok(Some(known));
+        }
+        let unchanged = sealed.unchanged_of(&listed.entries)?;
         if unchanged.names.is_empty() {
             self.state.with(|state| (state.unchanged, state.others) = (None, None));
             return Ok(None);
@@ -193,12 +199,13 @@ impl StoreIndex {
         Ok(Some(view))
     }
 
-    /// Lists the directory if its names may have changed.
-    fn listed(&self) -> Result<Arc<Listed>> {
+    /// Lists the directory if its names may have changed, and returns the last view if they have not.
+    fn listed(&self) -> Result<(Arc<Listed>, Option<IndexView>)> {
         let stamp = storage::names_stamp(&self.directory);
-        let known = self.state.with(|state| state.listed.clone());
-        if let Some(known) = known.filter(|known| stamp.is_some() && known.stamp == stamp) {
-            return Ok(known);
+        let (listed, unchanged, files) =
+            self.state.with(|state| (state.listed.clone(), state.unchanged.clone(), state.others.clone()));
+        if let Some(listed) = listed.filter(|listed| stamp.is_some() && listed.stamp == stamp) {
+            return Ok((listed, Some(IndexView { unchanged, files })));
         }
         let candidates = match directory::list(&self.directory) {
             Err(error) if error.is_missing() => Vec::new(),
@@ -207,7 +214,7 @@ impl StoreIndex {
         let candidates = candidates.into_iter().map(|entry| entry.name).collect();
         let listed = Arc::new(Listed { stamp, entries: entries_by_name(&self.directory)?, candidates });
         self.state.with(|state| state.listed = Some(Arc::clone(&listed)));
-        Ok(listed)
+        Ok((listed, None))
     }
 
     /// Opens the index files but for some, with the slots and entries of a sealed index.
