@@ -198,6 +198,7 @@ __all__ = [
     "text_lines",
     "time_ms",
     "time_text",
+    "topic_ids",
     "transactions_before",
     "truncate_log",
     "unlisted_transactions",
@@ -1917,6 +1918,7 @@ def bootstrap_with_topics(
     directory_id: str,
     next_producer_id: int,
 ) -> bytes: ...
+def topic_ids(partition_dir: _Path) -> dict[str, str]: ...
 def dump_file(
     path: _Path,
     write: Callable[[str], object] | None = None,

@@ -75,7 +75,7 @@ pub use read::segment::{Segment, SegmentOptions};
 pub use read::segment_range::{AbortedRange, AbortedRanges, SegmentRange};
 pub use read::segment_reader::{OnError, SegmentReader, UnreadOffsets};
 pub use read::{batch_columns, record_columns};
-pub use recover::Recovered;
+pub use recover::{Recovered, topic_ids};
 pub use verify::{LogContext, VerifiableIndex, unlisted_transactions, verify_index};
 
 /// Segments and indexes are shared between threads, readers move between them.

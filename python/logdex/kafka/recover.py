@@ -7,6 +7,7 @@ import json
 import re
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cached_property
 from operator import attrgetter
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ from logdex._core import (
     repair_log,
     replace_file,
     sync_directory,
+    topic_ids,
 )
 from logdex.errors import CorruptFileError, LockedError
 from logdex.kafka import checkpoint
@@ -96,8 +98,8 @@ def recover(
     Damaged batches are left out of new segments; all others stay at their offsets. A size, magic, base offset or leader epoch
     that no checksum covers is restored from the batches around it. A segment that was replaced stays as `<name>.log.damaged`.
     Checkpoints that a broker cannot read are written anew, indexes and snapshots are rebuilt, and the directory is left as after
-    a clean stop. An end that was being written when the broker stopped is cut. The cluster's metadata (`__cluster_metadata-0`) is
-    only checked.
+    a clean stop. An end that was being written when the broker stopped is cut. A lost topic id comes from another partition of
+    the topic, or from the cluster's metadata (`__cluster_metadata-0`), which are only checked.
 
     Args:
         log_dir: The directory (log.dirs), on this machine; its broker must be stopped.
@@ -165,8 +167,9 @@ class _Plan:
         sizes = (path.stat().st_size for place in places for path in (directory / str(place)).glob(f"*{LOG}"))
         self._size = sum(sizes)
         self._topic_ids = self._read_topic_ids(places)
-        if (metadata := directory / f"{METADATA_TOPIC}-0").is_dir():
-            self._left += _verified(metadata)
+        self._metadata = directory / f"{METADATA_TOPIC}-0"
+        if self._metadata.is_dir():
+            self._left += _verified(self._metadata)
         ends = {place: self._check(place) for place in places}
         for finding in verify_checkpoints(directory, ends).findings:
             if finding.path.endswith(checkpoint.LOG_START) and finding not in self._found:
@@ -257,6 +260,10 @@ class _Plan:
             self._counts[name] += count
         return end
 
+    @cached_property
+    def _ids_of_cluster(self) -> dict[str, str]:
+        return topic_ids(self._metadata)
+
     def _check_topic_id(self, place: TopicPartition, repair: _Repair) -> None:
         path = self._directory / str(place) / _METADATA
         if _topic_id(path):
@@ -264,8 +271,9 @@ class _Plan:
         found = repr(path.read_text(errors="replace")[:60]) if path.exists() else "none"
         kind = "file-content" if path.exists() else "file-missing"
         ids = self._topic_ids[place.topic]
-        if len(ids) == 1:
-            repair.metadata = f"version: 0\ntopic_id: {min(ids)}"
+        topic_id = min(ids) if len(ids) == 1 else self._ids_of_cluster.get(place.topic)
+        if topic_id is not None:
+            repair.metadata = f"version: 0\ntopic_id: {topic_id}"
             self._found.append(Finding(str(path), 0, kind, "version 0 and the id of the topic", found))
             return
         what = (

@@ -1,8 +1,9 @@
-//! Recovery of a segment after a crash: its valid bytes, and its rebuilt indexes. Source: `LogSegment#recover`.
+//! Recovery of a segment after a crash: its valid bytes, and its rebuilt indexes; and the ids of topics, by the cluster's metadata.
 //!
-//! Nothing is written.
+//! Nothing is written. Source: `LogSegment#recover`.
 
 mod index_files;
+mod topic_ids;
 
 use std::sync::Arc;
 
@@ -18,6 +19,8 @@ use crate::kafka::read::producer_state::ProducerState;
 use crate::kafka::read::segment::Segment;
 use crate::kafka::read::walk::{Reads, Walk};
 use crate::report::{Finding, Flaw, Kind};
+
+pub use topic_ids::topic_ids;
 
 /// The result of a recovery: what the broker would keep.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! `LogWriter`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -26,10 +26,10 @@ use crate::kafka::write::{
     AppendOptions, AppendResult, COLUMNS, Chunk, LogOptions, LogService, LogWriter, NewRecords, NewTopic, Offsets,
     Origin, RepairOptions, Repaired, Replica, TopicConfig, Transactions, now_ms, repair, with_topics,
 };
-use crate::kafka::{AbortedRange, Compat};
+use crate::kafka::{self, AbortedRange, Compat};
 use crate::report::Finding;
 
-register! { class PyLogWriter; fn repair_log, transactions_before, bootstrap_with_topics }
+register! { class PyLogWriter; fn repair_log, transactions_before, bootstrap_with_topics, topic_ids }
 
 /// Producer, first offset, last offset.
 type PyAborted = (i64, i64, i64);
@@ -122,6 +122,22 @@ fn transactions_before(
 
 /// Name, id, number of partitions, settings.
 type PyNewTopic = (String, String, i32, Vec<(String, String)>);
+
+/// Read the ids of topics from a broker's copy of the cluster's metadata: its newest snapshot, and the records after it. Damaged
+/// batches are passed over.
+///
+/// Args:
+///     partition_dir: The directory `__cluster_metadata-0`. If it does not exist, there are no ids.
+///
+/// Returns:
+///     Ids by topic, in 22 letters of URL-safe base64.
+///
+/// Raises:
+///     OSError: An I/O error.
+#[pyfunction]
+fn topic_ids(py: Python<'_>, partition_dir: Location) -> PyResult<BTreeMap<String, String>> {
+    Ok(py.detach(|| kafka::topic_ids(&partition_dir))?)
+}
 
 /// Return the content of a `bootstrap.checkpoint`, which `kafka-storage format` wrote, with topics that the broker has.
 ///

@@ -288,6 +288,22 @@ def test_a_topic_id_that_no_partition_has_is_left_to_the_user(log_dir: Path) -> 
     assert is_valid(log_dir)
 
 
+@pytest.mark.parametrize("release", ["3.9.2", "4.3.1"])
+def test_a_topic_id_comes_from_the_metadata_of_the_cluster(release: str, tmp_path: Path) -> None:
+    root = golden_kafka.unpack_archive(
+        golden_kafka.ROOT.parent / "kafka-restore" / f"dead-{release}.tar.xz", tmp_path / "logs"
+    )
+    path = root / "audit.log-0" / "partition.metadata"
+    content = path.read_bytes()
+    for lose in (lambda: path.write_bytes(bytes(43)), path.unlink):
+        lose()
+        report = recover(root)
+        assert [each.path for each in report.findings if each.path.endswith("partition.metadata")] == [str(path)]
+        # The archive lacks the indexes of the metadata.
+        assert all("__cluster_metadata-0" in each.path for each in report.left)
+        assert path.read_bytes() == content
+
+
 def test_names_that_stop_a_broker_are_named(log_dir: Path) -> None:
     for name in ("lost+found", "backup"):
         (log_dir / name).mkdir()
