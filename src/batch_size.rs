@@ -13,9 +13,12 @@ impl BatchSize {
     /// Rows of which some formats take the fields of all.
     pub const SAMPLE: Self = Self::of_rows(8_192);
 
+    /// The bytes of a batch whose rows are given.
+    pub const MOST_BYTES: usize = 64 << 20;
+
     /// A number of rows, or fewer of 64 MiB.
     pub const fn of_rows(rows: usize) -> Self {
-        Self { rows, bytes: 64 << 20 }
+        Self { rows, bytes: Self::MOST_BYTES }
     }
 }
 

@@ -37,6 +37,9 @@ use crate::time_range::TimeRange;
 const STEP: usize = 8192;
 /// Maximum number of message bytes of a step.
 const STEP_BYTES: u64 = 8 << 20;
+/// How many times larger than wanted a batch may become, before messages that do not fit are read again for the next one. A step is as
+/// large as its batches if the messages are as the ones before.
+const OVER: usize = 2;
 /// Units to read ahead, of one queue and of all queues together.
 const AHEAD: usize = 8192;
 const AHEAD_OF_ALL: usize = 1 << 20;
@@ -304,6 +307,8 @@ struct Share {
     decoded: usize,
     /// Rows of this step in `ready` or in the builder.
     rows: usize,
+    /// Bytes of this step that were added to the builder.
+    bytes: usize,
     /// A batch to be returned before the next one is decoded.
     ready: Option<RecordBatch>,
 }
@@ -313,7 +318,7 @@ impl Share {
     fn begin(&mut self, units: &[(usize, Unit)]) {
         self.units = units.to_vec();
         self.outcome = None;
-        (self.decoded, self.rows) = (0, 0);
+        (self.decoded, self.rows, self.bytes) = (0, 0, 0);
     }
 
     /// Checks the units of a step, and decodes their messages until a batch is full or a unit does not refer to its message.
@@ -366,9 +371,10 @@ impl Share {
             }
             next += 1;
         }
-        let before = self.builder.rows();
+        let (rows_before, bytes_before) = (self.builder.rows(), self.builder.bytes());
         let added = self.builder.append(&rows);
-        self.rows += self.builder.rows() - before;
+        self.rows += self.builder.rows() - rows_before;
+        self.bytes += self.builder.bytes() - bytes_before;
         self.decoded = numbers.get(added).copied().unwrap_or(next);
         if added < rows.len() || self.builder.rows() >= rules.batch_size.rows {
             self.ready = Some(self.builder.take());
@@ -398,9 +404,14 @@ impl Share {
         Ok(())
     }
 
-    /// Returns whether the batch ends with the step. Only so can a batch end by its bytes: messages that do not fit are read twice.
+    /// Returns whether the batch ends with the step: the rest would take a step for few messages.
     fn is_full(&self, rules: &Rules, ends: bool) -> bool {
-        ends || self.builder.bytes() >= rules.batch_size.bytes
+        ends || self.builder.bytes() >= rules.batch_size.bytes / 8 * 7
+    }
+
+    /// Bytes in the log of the messages that were decoded.
+    fn stored_bytes(&self) -> u64 {
+        self.units.iter().take(self.decoded).map(|(_, unit)| unit.size.max(0).cast_unsigned()).map(u64::from).sum()
     }
 
     /// Ends the batch.
@@ -466,6 +477,8 @@ pub struct QueueStream {
     log_begin: i64,
     /// Offset in the log before which no message of the parts is missing.
     position: u64,
+    /// Bytes in the log of the messages that the last step decoded, and the bytes that they added to batches.
+    ratio: (u64, u64),
     fault: Option<String>,
     ended: bool,
 }
@@ -488,11 +501,15 @@ impl QueueStream {
         let borders = FramesAt::new(Arc::clone(log))?;
         let share = || Share {
             frames: borders.clone(),
-            builder: log.builder(&options.columns, options.bodies).searching(options.filter.search.as_ref()),
+            builder: log
+                .builder(&options.columns, options.bodies)
+                .searching(options.filter.search.as_ref())
+                .of_bytes(options.batch_size.bytes.saturating_mul(OVER).min(BatchSize::MOST_BYTES)),
             units: Vec::new(),
             outcome: None,
             decoded: 0,
             rows: 0,
+            bytes: 0,
             ready: None,
         };
         let shares: Vec<Share> = (0..options.threads.max(1)).map(|_| share()).collect();
@@ -512,6 +529,7 @@ impl QueueStream {
                 filter: options.filter,
                 ends: options.threads > 1,
             },
+            ratio: (1, 1),
             fault: None,
             ended: false,
         })
@@ -598,6 +616,8 @@ impl QueueStream {
             }
             share.units.truncate(is_of.iter().take_while(|is_of| **is_of).count());
         }
+        let added: usize = self.shares.iter().map(|share| share.bytes).sum();
+        self.ratio = (self.shares.iter().map(Share::stored_bytes).sum::<u64>().max(1), added.max(1) as u64);
         self.check_borders()?;
         let failed = self.cursors.iter().filter_map(|cursor| Some((cursor, cursor.failed.as_ref()?)));
         if let Some((cursor, fault)) = failed.min_by_key(|(cursor, _)| cursor.checked_end) {
@@ -626,7 +646,8 @@ impl QueueStream {
             builders().map(|builder| rows - builder.rows()).fold(0, usize::saturating_add).clamp(LEAST_SHARE, STEP);
         let space_left =
             builders().map(|builder| bytes.saturating_sub(builder.bytes())).fold(0, usize::saturating_add) as u64;
-        let most_bytes = space_left.clamp(1, STEP_BYTES);
+        let (stored, added) = self.ratio;
+        let most_bytes = (space_left.saturating_mul(stored) / added).clamp(1, STEP_BYTES);
         let (mut units, mut bytes) = (Vec::new(), 0);
         while let Some(Reverse((phy_offset, number))) = heads.pop() {
             if phy_offset >= self.end || units.len() >= most || bytes >= most_bytes {

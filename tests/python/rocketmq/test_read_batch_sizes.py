@@ -65,15 +65,16 @@ def test_a_batch_ends_at_3_mib_unless_its_rows_are_given(large: Path) -> None:
 @pytest.mark.parametrize("scan", [True, False])
 def test_a_batch_has_more_rows_if_they_are_short(tmp_path: Path, *, scan: bool) -> None:
     with StoreWriter.open(tmp_path, services=False) as writer:
-        writer.put_messages(
-            {"topic": ["T"] * 10_000, "body": [bytes(1_000)] * 10_000, "properties": [{"KEYS": "k"}] * 10_000}
-        )
+        for _ in range(4):
+            writer.put_messages(
+                {"topic": ["T"] * 10_000, "body": [bytes(1_000)] * 10_000, "properties": [{"KEYS": "k"}] * 10_000}
+            )
     with MessageStore.open(tmp_path) as opened:
         batches = [batch.num_rows for batch in opened.messages("T", scan=scan)]
         assert all(1_000 < rows < 3_000 for rows in batches[:-1])
-        assert sum(batches) == 10_000
+        assert sum(batches) == 40_000
         short = [batch.num_rows for batch in opened.messages("T", scan=scan, columns=["phy_offset"])]
-        assert (max(short) > 3_500, sum(short)) == (True, 10_000)
+        assert (max(short) > 3_500, sum(short)) == (True, 40_000)
 
 
 def test_messages_in_batches(large: Path) -> None:

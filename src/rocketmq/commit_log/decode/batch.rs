@@ -11,6 +11,7 @@ use arrow_schema::SchemaRef;
 
 use crate::arrow::columns::ByteColumn;
 use crate::arrow::columns::Piece;
+use crate::batch_size::BatchSize;
 use crate::rocketmq::commit_log::decode::block::Row;
 use crate::rocketmq::commit_log::decode::block::{Block, Known, decoded};
 use crate::rocketmq::commit_log::decode::body::BodyDecoder;
@@ -19,8 +20,6 @@ use crate::rocketmq::commit_log::decode::columns::{self, Column};
 use crate::rocketmq::commit_log::decode::search::Search;
 use crate::rocketmq::commit_log::frame::COMPRESSED;
 
-/// A batch with at least one row ends before it is larger than this.
-const BATCH_BYTES: usize = 64 * 1024 * 1024;
 /// Limit of a column's 32-bit offsets, with a margin.
 const MOST_BYTES: usize = 2_000_000_000;
 
@@ -65,7 +64,7 @@ impl BatchBuilder {
             wants_properties: any(&[Column::UniqKey, Column::Tags, Column::Keys, Column::Properties]),
             wants_body: any(&[Column::Body, Column::BodyError]),
             search: None,
-            most_bytes: BATCH_BYTES,
+            most_bytes: BatchSize::MOST_BYTES,
             rows: 0,
             bytes: 0,
         }
