@@ -68,11 +68,14 @@ fn files(directory: &Location) -> Result<Vec<Location>> {
         Err(error) if error.is_missing() => Vec::new(),
         listed => listed?,
     };
-    let mut names: Vec<String> = listed.iter().map(|entry| entry.name.to_string_lossy().into_owned()).collect();
-    names.sort();
-    let snapshot = names.iter().rfind(|name| name.ends_with(".checkpoint") && name.contains('-'));
-    let segments = names.iter().filter(|name| name.ends_with(".log"));
-    Ok(snapshot.into_iter().chain(segments).map(|name| directory.join(name)).collect())
+    let mut paths: Vec<Location> = listed.into_iter().map(|entry| entry.path).collect();
+    paths.sort();
+    let has_suffix = |path: &Location, wanted| path.extension().is_some_and(|suffix| suffix == wanted);
+    // Not `bootstrap.checkpoint`.
+    let has_end = |path: &Location| path.file_stem().is_some_and(|stem| stem.to_string_lossy().contains('-'));
+    let is_snapshot = |path: &&Location| has_suffix(path, "checkpoint") && has_end(path);
+    let snapshot = paths.iter().rfind(is_snapshot).cloned();
+    Ok(snapshot.into_iter().chain(paths.into_iter().filter(|path| has_suffix(path, "log"))).collect())
 }
 
 /// Applies a record; one of another kind changes nothing.
@@ -100,17 +103,15 @@ fn id(fields: &mut Fields<'_>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kafka::format::codec::Codec;
-    use crate::kafka::write::new_batch::{NewBatch, plain_header};
+    use crate::kafka::test_data::{T, batch, record};
 
-    fn batch(values: &[Vec<u8>]) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        let mut batch = NewBatch::default();
-        for value in values {
-            batch.push(1, None, Some(value), (0, &[]));
+    fn log(values: &[Vec<u8>]) -> Vec<u8> {
+        let mut records = Vec::new();
+        for (delta, value) in (0..).zip(values) {
+            record(0, delta, None, Some(value), &mut records);
         }
-        batch.finish(&plain_header(), Codec::None, None, &mut bytes).unwrap();
-        bytes
+        let count = i32::try_from(values.len()).unwrap();
+        batch(0, count - 1, count, 0, (T, T), &records)
     }
 
     fn created(name: &str, id: u8) -> Vec<u8> {
@@ -124,7 +125,7 @@ mod tests {
     #[test]
     fn the_log_goes_on_from_the_newest_snapshot() {
         let home = tempfile::tempdir().unwrap();
-        let write = |name: &str, values: &[Vec<u8>]| std::fs::write(home.path().join(name), batch(values)).unwrap();
+        let write = |name: &str, values: &[Vec<u8>]| std::fs::write(home.path().join(name), log(values)).unwrap();
         let read = || topic_ids(&home.path().into()).unwrap().into_keys().collect::<Vec<_>>();
         assert!(read().is_empty());
         write("00000000000000000005-0000000001.checkpoint", &[created("old", 1)]);
