@@ -163,14 +163,13 @@ def pulls_and_queries(folder: Path, messages: int, seconds: int, rounds: int) ->
         }
         for number in range(-1, rounds):
             for side in sides[:: -1 if number % 2 else 1]:
-                took = seconds if number >= 0 else 1
                 begun = processor_seconds(pids[side])
-                count, passed = clients[side].ask({**pulls, "seconds": took})["result"]
+                count, passed = clients[side].ask({**pulls, "seconds": seconds})["result"]
                 on_processor = processor_seconds(pids[side]) - begun
-                sent, got, lasted = clients[side].ask({**queries, "seconds": took})["result"]
+                sent, got, lasted = clients[side].ask({**queries, "seconds": seconds})["result"]
                 if not sent - 4 <= got <= sent:
                     raise SystemExit(f"{side}: {sent} queries, {got} messages")
-                # The first round only warms up.
+                # The first round only warms up: Java compiles.
                 if number >= 0:
                     pulled[side].append(count / passed / 1e3)
                     spent[side].append(on_processor / (count / 32) * 1e6)
@@ -195,8 +194,7 @@ def sends(folder: Path, flush: str, seconds: int, rounds: int) -> Iterator[Figur
             rates: tuple[list[float], list[float]] = ([], [])
             for number in range(-1, rounds):
                 for side, producers in [*enumerate((ours, theirs))][:: -1 if number % 2 else 1]:
-                    took = seconds if number >= 0 else 1
-                    question = {"topic": TOPIC, "key": "k", "body": "b", "size": len(BODY), "seconds": took, **how}
+                    question = {"topic": TOPIC, "key": "k", "body": "b", "size": len(BODY), "seconds": seconds, **how}
                     sent, _, passed = producers.ask(question)["result"]
                     if number >= 0:
                         rates[side].append(sent / passed / 1e3)
