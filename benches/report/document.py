@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from . import kafka_sections, log_section, sections, store_section, writer_section
@@ -14,24 +15,24 @@ if TYPE_CHECKING:
 
     from .plan import Part
 
-SECTIONS: dict[str, Callable[[Part], str]] = {
-    "put": sections.put,
-    "select": sections.select,
-    "batches": sections.batches,
-    "cold": sections.cold,
-    "boundary": sections.boundary,
-    "peers": sections.peers,
-    "commit_log": log_section.commit_log,
-    "message_store": store_section.message_store,
-    "sealed": store_section.sealed,
-    "bucket": store_section.bucket,
-    "search": store_section.search,
-    "serve": store_section.serve,
-    "store_writer": writer_section.store_writer,
-    "spark": sections.spark,
-    "kafka": kafka_sections.segments,
-    "kafka_index": kafka_sections.lookups,
-    "kafka_peers": kafka_sections.readers,
+SECTIONS: dict[str, tuple[str, Callable[[Part], str]]] = {
+    "put": ("Puts", sections.put),
+    "select": ("Lookups", sections.select),
+    "batches": ("How large a batch", sections.batches),
+    "cold": ("Lookups in a file that is not in memory", sections.cold),
+    "boundary": ("From Python", sections.boundary),
+    "peers": ("Beside other stores", sections.peers),
+    "commit_log": ("Reading a whole commit log", log_section.commit_log),
+    "message_store": ("A whole store", store_section.message_store),
+    "sealed": ("A sealed index", store_section.sealed),
+    "bucket": ("One search in a bucket", store_section.bucket),
+    "search": ("Search in bodies", store_section.search),
+    "serve": ("`logdex serve`", store_section.serve),
+    "store_writer": ("Writing a store", writer_section.store_writer),
+    "spark": ("Spark", sections.spark),
+    "kafka": ("Kafka segments", kafka_sections.segments),
+    "kafka_index": ("Kafka's offset index", kafka_sections.lookups),
+    "kafka_peers": ("Kafka segments from Python", kafka_sections.readers),
 }
 
 INTRODUCTION = """# Benchmarks
@@ -52,13 +53,23 @@ How to read it:
 
 
 def write(parts: dict[str, Part], path: Path) -> None:
-    """Write the page from all parts that have results."""
-    page = [INTRODUCTION]
+    """Write the page. Sections of parts without results stay as they are in it."""
+    before, kept = _sections(path)
+    page = [before.rstrip() + "\n"] if before else [INTRODUCTION]
     if {"put", "select"} <= parts.keys():
-        page.append(_in_short(parts["put"], parts["select"]))
-    page += [section(parts[name]) for name, section in SECTIONS.items() if name in parts]
-    page.append(_conditions([parts[name] for name in SECTIONS if name in parts]))
+        page = [INTRODUCTION, _in_short(parts["put"], parts["select"])]
+    for name, (title, section) in SECTIONS.items():
+        text = section(parts[name]) if name in parts else kept.get(title)
+        if text is not None:
+            page.append(f"## {title}\n\n{text.rstrip()}\n")
+    page.append(_conditions([parts[name] for name in SECTIONS if name in parts], kept.get("Conditions", "")))
     path.write_text("\n".join(page))
+
+
+def _sections(path: Path) -> tuple[str, dict[str, str]]:
+    """Return what is before the first section of the page, and the sections by their titles."""
+    before, *rest = re.split(r"^## (.+)\n\n", path.read_text() if path.exists() else "", flags=re.MULTILINE)
+    return before, dict(zip(rest[::2], rest[1::2], strict=True))
 
 
 def _in_short(put: Part, select: Part) -> str:
@@ -79,20 +90,24 @@ def _in_short(put: Part, select: Part) -> str:
 """
 
 
-def _conditions(parts: list[Part]) -> str:
+def _conditions(parts: list[Part], kept: str) -> str:
     newest = max(parts, key=lambda part: part.made["date"]).made
     machine = [[name, words] for name, words in newest.items() if name not in {"date", "commit"}]
-    rows = []
+    rows = {line.split(" | ")[0].strip("| "): line.strip("| ").split(" | ") for line in kept.splitlines()}
+    cells = {name: rows[name] for name in SECTIONS if name in rows}
     for part in parts:
         counted = [len(seconds) for seconds in part.measured.seconds.values()]
         rounds = str(counted[0]) if counted else str(len(part.facts["figures"][0]["rounds"]))
-        rows.append([part.name, part.made["date"], f"`{part.made['commit']}`", rounds, str(part.measured.dropped)])
+        made = part.made
+        facts = [made["date"], f"`{made['commit']}`", made["processor"].partition(",")[0]]
+        cells[part.name] = [part.name, *facts, rounds, str(part.measured.dropped)]
     return f"""## Conditions
 
 {table(["", ""], machine)}
 
-{table(["part", "date", "sources", "rounds", "dropped"], rows)}
+{table(["part", "date", "sources", "processor", "rounds", "dropped"], [cells[name] for name in SECTIONS if name in cells])}
 
+- Parts of another date or processor were measured on another machine: only ratios can be compared with theirs.
 - Before each round the machine must be quiet. A round in which other processes, or the host of a virtual machine, used more than
   {DISTURBED:.0%} of one core is dropped and repeated. The first round warms up and does not count. The order turns round every
   second time.

@@ -62,8 +62,7 @@ def segments(part: Part) -> str:
     )
     records = table(["segment", "who", "ns a record", "M/s", "GB/s of file", "times Java"], _records(part))
     walks = table(["values, B", "who", "ns a batch", "GB/s of file", "times Java"], _walks(part))
-    return f"""## Kafka segments
-
+    return f"""\
 Segments of {mib} MiB, all in memory, that Kafka's own `MemoryRecordsBuilder` wrote: batches of 16 KiB before compression, keys of
 24 bytes, one header of 16 bytes, values of 100 or 1,024 bytes that look like JSON. Raw bytes per byte of file:
 {ratios}.
@@ -127,8 +126,7 @@ def lookups(part: Part) -> str:
         nanoseconds = measured.nanoseconds(name, count)
         times = ends(measured.times(name, "java")) if name != "java" else "1"
         rows.append([words, ends(nanoseconds), per_second(nanoseconds.median), times])
-    return f"""## Kafka's offset index
-
+    return f"""\
 {count:,} offsets at random a round, in an index file of {part.facts["entries"]:,} entries, 10 MiB, which is full and in memory.
 Everybody gives the same entries.
 
@@ -151,8 +149,7 @@ def readers(part: Part) -> str:
         row = [_kind(kind), DUMPED.get(who, who), ends(took), per_second(took.median), times]
         (dumped if printed else rows).append(row)
     head = ["segment", "who", "ns a record", "M/s", "logdex to Arrow is faster by"]
-    return f"""## Kafka segments from Python
-
+    return f"""\
 Smaller segments of the same kind. The clients' `MemoryRecords` give a Python object a record, of which offset, timestamp, key,
 value and headers are taken; logdex gives Arrow batches. All compare checksums.
 Versions: {versions}, with their fast codecs and checksums.

@@ -40,8 +40,7 @@ def commit_log(part: Part) -> str:
         for name, threads in (("one", "1"), ("two", "2"))
     ]
     head = ["bytes of a body", "threads", "after 10 %", "after 50 %", "at the end"]
-    return f"""## Reading a whole commit log
-
+    return f"""\
 Messages as producers make them: five properties, hosts of IPv4, bodies of noise that are not compressed; in files of 1 GiB that
 lie in the page cache. Every reader but the plain one makes all fields of a message, and logdex checks the checksum of each body,
 which the broker's decoder does not. Batches are dropped as they come.

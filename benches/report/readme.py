@@ -17,7 +17,7 @@ BEGIN, END = "<!-- made by make bench-report -->\n", "<!-- end -->\n"
 
 
 def update(parts: dict[str, Part], path: Path) -> None:
-    """Write the table from all parts that have results.
+    """Write the table. Rows of parts without results stay as they are.
 
     Raises:
         RuntimeError: The marks are not there.
@@ -26,7 +26,12 @@ def update(parts: dict[str, Part], path: Path) -> None:
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise RuntimeError(f"{path} has no lines {BEGIN!r} and {END!r}")
-    rows = [make(parts[name]) for name, make in ROWS.items() if name in parts]
+    kept = [line.strip("| ").split(" | ") for line in rest.partition(END)[0].splitlines()[2:]]
+    rows = [
+        make(parts[name]) if name in parts else kept[number]
+        for number, (name, make) in enumerate(ROWS.items())
+        if name in parts or number < len(kept)
+    ]
     path.write_text(f"{before}{begin}{table(['what', 'figure'], rows)}\n{end}{after}")
 
 

@@ -73,8 +73,7 @@ def put(part: Part) -> str:
         rows.append([words, ends(nanoseconds), per_second(nanoseconds.median), times, share])
     cpu = [ends(measured.times(name, f"cpu_{name}"), percent=True) for name in ("fresh", "prepared")]
     python = ends(measured.times("python", "batches"), percent=True)
-    return f"""## Puts
-
+    return f"""\
 {count:,} puts fill one index file of the broker's default geometry (420 MB). All files are equal byte for byte: the real
 class's, and logdex's by one thread, by two, by smaller vectors and by none; that is checked before anything is timed.
 
@@ -112,8 +111,7 @@ def select(part: Part) -> str:
         ends(measured.times(f"{kind}_python_one", f"{kind}_batches"), percent=True) for kind in ("present", "absent")
     ]
     both = "\n\n".join(tables)
-    return f"""## Lookups
-
+    return f"""\
 {count:,} random keys a round in a full file of the default geometry, all of it in memory. Everybody gives the same candidates.
 
 {both}
@@ -135,8 +133,7 @@ def batches(part: Part) -> str:
         [f"{size:,}", *(ends(measured.nanoseconds(f"{what}_{size}", 1)) for what in ("put", "select"))]
         for size in sorted(sizes)
     ]
-    return f"""## How large a batch
-
+    return f"""\
 Puts into a prepared file of {part.facts["puts"]:,} entries, and lookups of present keys in a full file of the default geometry,
 by one thread.
 
@@ -154,8 +151,7 @@ def cold(part: Part) -> str:
         times = ends(measured.times(name, "serial_reads")) if name != "serial_reads" else "1"
         microseconds = spread([1e6 * seconds for seconds in measured.each(name, 1)])
         rows.append([words, f"{measured.amounts[name]:,}", ends(microseconds), times])
-    return f"""## Lookups in a file that is not in memory
-
+    return f"""\
 The file is dropped from the page cache before each. A lookup needs about six reads, each of which depends on the one before.
 
 {table(["who", "keys", "us a key", "times serial reads"], rows)}
@@ -178,8 +174,7 @@ def boundary(part: Part) -> str:
         share = ends(measured.times(f"{name}_python", f"{name}_native"), percent=True)
         rows.append([words, ends(python), per_second(python.median), ends(native), share])
     put_us, select_us = (short(measured.nanoseconds(f"{what}_call", 1).median / 1e3) for what in ("put", "select"))
-    return f"""## From Python
-
+    return f"""\
 Batches from Python are in the tables above. Calls of one key each, beside the same call in Rust:
 
 {table(["call", "ns", "M/s", "in Rust, ns", "of its speed"], rows)}
@@ -218,8 +213,7 @@ def peers(part: Part) -> str:
     ]
     losses = "\n".join(f"- {words}: {_ahead(part, step)}" for step, words in STEPS_OF_PEERS.items())
     versions = ", ".join(sorted(set(facts["versions"].values()) - {facts["versions"]["logdex"]}))
-    return f"""## Beside other stores
-
+    return f"""\
 {facts["held"]:,} keys of 42 characters, each with an offset of 8 bytes; a batch is {facts["asked"]:,} present keys at
 random. Everything is in memory and called from Python (the real class: from Java). Each is used as its friends would: sorted
 bulk loads, no flush for each write, maps, prepared statements, its own batch call. Keys are given in the form that the store
@@ -263,8 +257,7 @@ def spark(part: Part) -> str:
     for figure in part.facts["figures"]:
         rounds = spread(figure["rounds"])
         rows.append([figure["what"], f"{ends(rounds)} {figure['unit']}"])
-    return f"""## Spark
-
+    return f"""\
 `local[2]`, rows and keys from Parquet, {part.facts["keys"]:,} keys asked and {part.facts["rows"]:,} rows indexed; by itself:
 `python benches/python/spark_rates.py`. The join is Spark's own, of the same keys with the same rows, and the fastest of its
 kinds.

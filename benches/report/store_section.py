@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 def message_store(part: Part) -> str:
     """Find messages in a store of millions."""
     rows = [[figure["what"], f"{ends(spread(figure['rounds']))} {figure['unit']}"] for figure in part.facts["figures"]]
-    return f"""## A whole store
-
+    return f"""\
 `MessageStore` from Python, one thread, on a store of {part.facts["messages"]:,} messages of 211 bytes with two keys each, in 16
 queues of 4 topics: 4.2 GB of log, index files of the broker's default geometry, consume queues. By itself:
 `python benches/python/store_rates.py`.
@@ -58,8 +57,7 @@ def sealed(part: Part) -> str:
         if both["files"]:
             row += [ends(spread(both["files"])), ends(Measured(both).times("sealed", "files"))]
         rows.append([*row, "", ""][:4])
-    return f"""## A sealed index
-
+    return f"""\
 `MessageStore.seal` of one full index file of {part.facts["entries"]:,} entries, and searches in the sealed store beside those
 in a store with the index file alone, in turns. By itself: `python benches/python/sealed_rates.py --spark`.
 
@@ -83,8 +81,7 @@ def bucket(part: Part) -> str:
         ]
         for figure in part.facts["figures"]
     ]
-    return f"""## One search in a bucket
-
+    return f"""\
 Open a store in a bucket and find one key, with nothing in memory, over a server of this machine that answers each request after
 50 ms. Each index file is full: 20,000,000 entries. By itself: `python benches/python/remote_rates.py [--sealed]`.
 
@@ -107,8 +104,7 @@ def search(part: Part) -> str:
         ]
         for each in figures
     ]
-    return f"""## Search in bodies
-
+    return f"""\
 A store of {part.facts["messages"]:,} messages with bodies of 1 KB of words, in the page cache; one message in 10,000 has the
 searched text. Everything runs on the same two processors. By itself: `python benches/python/grep_rates.py 10000000 --spark`.
 
@@ -130,8 +126,7 @@ def serve(part: Part) -> str:
             row.append(ends(spread(its)) if its else "")
             row.append(ends(spread([own / one for own, one in zip(figure["rounds"], its, strict=True)])) if its else "")
         rows.append(row)
-    return f"""## `logdex serve`
-
+    return f"""\
 `logdex serve` and a broker of RocketMQ 4.9.3, asked by one client of that release in turns, all on the same two processors.
 By itself: `python benches/python/serve_rates.py`.
 

@@ -38,8 +38,7 @@ def store_writer(part: Part) -> str:
         f"{ends(part.measured.times(f'{size}_native_1024', f'{size}_java_batches/put'))} ({size:,} bytes)"
         for size in sizes
     )
-    return f"""## Writing a store
-
+    return f"""\
 {part.facts["messages"]:,} messages with five properties go into a new store of the broker's default sizes: a log, 40 queues of 20
 topics, an index with two keys a message. Both sides compute the checksum of each body and flush in the background
 (`ASYNC_FLUSH`); messages and batches are made before the time begins. Both logs hold the same messages, which is checked before

@@ -20,6 +20,7 @@ use crate::batch_size::BatchSize;
 use crate::error::Result;
 use crate::io::{Location, storage};
 use crate::kafka::format::fields::Fields;
+use crate::kafka::format::names::base_offset;
 use crate::kafka::read::record_columns::Column;
 use crate::kafka::read::record_reader::RecordScan;
 use crate::kafka::read::segment::{Segment, SegmentOptions};
@@ -75,7 +76,8 @@ fn files(directory: &Location) -> Result<Vec<Location>> {
     let has_end = |path: &Location| path.file_stem().is_some_and(|stem| stem.to_string_lossy().contains('-'));
     let is_snapshot = |path: &&Location| has_suffix(path, "checkpoint") && has_end(path);
     let snapshot = paths.iter().rfind(is_snapshot).cloned();
-    Ok(snapshot.into_iter().chain(paths.into_iter().filter(|path| has_suffix(path, "log"))).collect())
+    let is_segment = |path: &Location| has_suffix(path, "log") && base_offset(path).is_some();
+    Ok(snapshot.into_iter().chain(paths.into_iter().filter(is_segment)).collect())
 }
 
 /// Applies a record; one of another kind changes nothing.
@@ -133,6 +135,7 @@ mod tests {
         write("00000000000000000009-0000000001.checkpoint", &[created("a", 2), created("b", 3), vec![1, 3, 0], vec![]]);
         write("00000000000000000000.log", &[created("a", 2), removed(2), created("c", 4), removed(3)]);
         write("00000000000000000012.log", &[created("a", 5)]);
+        write("notes.log", &[created("no segment", 6)]);
         assert_eq!(read(), ["a", "c"]);
         let ids = topic_ids(&home.path().into()).unwrap();
         assert_eq!(ids["a"], URL_SAFE_NO_PAD.encode([5; 16]));
