@@ -107,7 +107,7 @@ def _conditions(parts: list[Part], kept: str) -> str:
 
 {table(["part", "date", "sources", "processor", "rounds", "dropped"], [cells[name] for name in SECTIONS if name in cells])}
 
-- Parts of another date or processor were measured on another machine: only ratios can be compared with theirs.
+- Parts with another processor were measured on another machine: only their ratios can be compared.
 - Before each round the machine must be quiet. A round in which other processes, or the host of a virtual machine, used more than
   {DISTURBED:.0%} of one core is dropped and repeated. The first round warms up and does not count. The order turns round every
   second time.

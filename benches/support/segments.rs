@@ -8,14 +8,11 @@ use std::sync::Arc;
 use std::thread;
 
 use arrow_array::RecordBatchReader;
-use logdex::batch_size::BatchSize;
-use logdex::kafka::batch_columns::Column as BatchColumn;
-use logdex::kafka::record_columns::Column;
+use logdex::kafka::batch_columns::Column;
 use logdex::kafka::{
     BatchScan, IndexOptions, OffsetIndex, OnError, ProducerState, RecordScan, Segment, SegmentOptions, SegmentRange,
     SegmentReader, SparseIndex,
 };
-use logdex::time_range::TimeRange;
 use serde_json::{Value, json};
 
 use super::keys::mix;
@@ -70,24 +67,12 @@ fn records(question: &Question) -> Value {
 
 /// Reads a part to record batches with the columns that are given by default, checksums compared, and counts its rows.
 pub(crate) fn read(part: SegmentRange, views: bool) -> usize {
-    let scan = RecordScan {
-        times: TimeRange::ALL,
-        keys: None,
-        offsets: None,
-        matcher: None,
-        columns: Column::choose::<&str>(None).expect(OK),
-        batch_size: BatchSize::default(),
-        views,
-        control: false,
-        check_crc: true,
-        on_error: OnError::Raise,
-        threads: 1,
-    };
+    let scan = RecordScan { views, ..RecordScan::default() };
     rows(&mut SegmentReader::records(vec![part], scan).expect(OK))
 }
 
 /// A reader of all batch headers.
-pub(crate) fn heads(segment: Arc<Segment>, columns: Vec<BatchColumn>, check_crc: bool) -> SegmentReader {
+pub(crate) fn heads(segment: Arc<Segment>, columns: Vec<Column>, check_crc: bool) -> SegmentReader {
     let scan = BatchScan {
         begin_position: 0,
         end_position: None,
@@ -107,11 +92,8 @@ pub(crate) fn rows(reader: &mut impl RecordBatchReader) -> usize {
 /// `crc`, `all`: batch headers, with the columns that the Java driver reads, or `all`.
 fn headers(question: &Question) -> Value {
     let path = question.path();
-    let columns = if question.flag("all") {
-        BatchColumn::choose::<&str>(None)
-    } else {
-        BatchColumn::choose(Some(HEADS.as_slice()))
-    };
+    let columns =
+        if question.flag("all") { Column::choose::<&str>(None) } else { Column::choose(Some(HEADS.as_slice())) };
     let columns = columns.expect(OK);
     let (took, rows) = timed(|| rows(&mut heads(open(&path), columns, question.flag("crc"))));
     json!({"seconds": took.as_secs_f64(), "batches": rows})

@@ -16,7 +16,6 @@ use logdex::kafka::{
     SegmentReader, batch_columns, record_columns,
 };
 use logdex::report::Finding;
-use logdex::time_range::TimeRange;
 use logdex_fuzz::Scratch;
 
 const LOG: &str = "00000000000000000000.log";
@@ -100,17 +99,11 @@ fn read(segment: &Arc<Segment>, columns: &[record_columns::Column], rows: usize,
 
 fn scan(columns: &[record_columns::Column], rows: usize) -> RecordScan {
     RecordScan {
-        times: TimeRange::ALL,
-        keys: None,
-        offsets: None,
-        matcher: None,
         columns: columns.to_vec(),
         batch_size: BatchSize::of_rows(rows),
-        views: false,
         control: true,
-        check_crc: true,
         on_error: OnError::Skip,
-        threads: 1,
+        ..RecordScan::default()
     }
 }
 

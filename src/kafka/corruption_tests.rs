@@ -8,26 +8,12 @@ use arrow_array::RecordBatch;
 use super::{OnError, ProducerState, RecordScan, Segment, SegmentOptions, SegmentRange, SegmentReader};
 use crate::batch_size::BatchSize;
 use crate::error::Error;
-use crate::kafka::read::record_columns::Column;
 use crate::kafka::test_data::{
     SEVEN, SEVEN_BATCHES, SEVEN_INDEX, SEVEN_RECORDS, SEVEN_TIMES, T, batch, hex, record, segment,
 };
-use crate::time_range::TimeRange;
 
 fn scan(on_error: OnError, threads: usize) -> RecordScan {
-    RecordScan {
-        times: TimeRange::ALL,
-        keys: None,
-        offsets: None,
-        matcher: None,
-        columns: Column::choose::<&str>(None).unwrap(),
-        batch_size: BatchSize::of_rows(5),
-        views: false,
-        control: false,
-        check_crc: true,
-        on_error,
-        threads,
-    }
+    RecordScan { batch_size: BatchSize::of_rows(5), on_error, threads, ..RecordScan::default() }
 }
 
 /// Rows, findings and whether it ended with an error.

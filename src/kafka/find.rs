@@ -17,7 +17,6 @@ use super::read::record_reader::RecordScan;
 use super::read::segment_range::SegmentRange;
 use super::read::segment_reader::{OnError, SegmentReader};
 use super::seal::{Candidates, Offsets, SealedLogs};
-use crate::batch_size::BatchSize;
 use crate::error::{Error, Result};
 use crate::io::signals;
 use crate::report::Finding;
@@ -320,17 +319,12 @@ impl Search<'_> {
 
     fn read(&self, ranges: Vec<SegmentRange>, columns: Vec<Column>, offsets: Option<Vec<i64>>) -> Result<Batches> {
         let scan = RecordScan {
-            times: TimeRange::ALL,
-            matcher: None,
             keys: Some(KeyFilter::new(self.query.header.clone(), [self.query.value.clone()])),
             offsets,
             columns,
-            batch_size: BatchSize::default(),
-            views: false,
-            control: false,
-            check_crc: true,
             on_error: OnError::Skip,
             threads: self.query.threads,
+            ..RecordScan::default()
         };
         let mut reader = SegmentReader::records(ranges, scan)?;
         let mut rows = Vec::new();

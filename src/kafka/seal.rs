@@ -148,17 +148,10 @@ impl SegmentSource {
         let mut columns = vec![Column::Topic, Column::Key, Column::Offset, Column::Timestamp];
         columns.extend(self.header.as_ref().map(|_| Column::Headers));
         let scan = RecordScan {
-            times: TimeRange::ALL,
-            keys: None,
-            offsets: None,
-            matcher: None,
             columns,
             batch_size: BatchSize::of_rows(BATCH_ROWS),
-            views: false,
-            control: false,
-            check_crc: true,
             on_error: OnError::Stop,
-            threads: 1,
+            ..RecordScan::default()
         };
         let owner = |segment: &Arc<Segment>| SegmentRange {
             topic: Some(self.partition.0.clone()),

@@ -37,8 +37,8 @@ use crate::time_range::TimeRange;
 const STEP: usize = 8192;
 /// Maximum number of message bytes of a step.
 const STEP_BYTES: u64 = 8 << 20;
-/// How many times larger than wanted a batch may become, before messages that do not fit are read again for the next one. A step is as
-/// large as its batches if the messages are as the ones before.
+/// A batch may have this many times the bytes of its limit, because messages that do not fit are read again for the next one. Steps are
+/// planned by the messages before, so that batches end near the limit.
 const OVER: usize = 2;
 /// Units to read ahead, of one queue and of all queues together.
 const AHEAD: usize = 8192;

@@ -519,7 +519,6 @@ fn joint(text: &str) -> Option<(&str, i64, i64)> {
     Some((place, begin.parse().ok()?, end.parse().ok()?))
 }
 
-/// Returns whether the header of an index file agrees with the catalog.
 /// Lists a directory of index files. One that does not exist holds nothing.
 pub(crate) fn entries_by_name(index: &Location) -> Result<BTreeMap<String, storage::Entry>> {
     let listed = match storage::list(index) {
@@ -529,6 +528,7 @@ pub(crate) fn entries_by_name(index: &Location) -> Result<BTreeMap<String, stora
     Ok(listed.into_iter().map(|entry| (entry.name.to_string_lossy().into_owned(), entry)).collect())
 }
 
+/// Returns whether the header of an index file agrees with the catalog.
 fn has_header(path: &Location, file: &StoreFile, entries: i64) -> Result<bool> {
     let header = crate::hash_index::Header::of_file(path)?;
     let counted = i64::from(header.next_position()) - 1;

@@ -34,7 +34,6 @@ use crate::kafka::read::segment_range::SegmentRange;
 use crate::kafka::read::segment_reader::{OnError, SegmentReader};
 use crate::kafka::verify::{VerifiableIndex, verify_index};
 use crate::report::{Finding, Flaw, Kind, Report};
-use crate::time_range::TimeRange;
 
 /// The parts of a log that a dump shows, and its form.
 #[derive(Clone, Copy, Debug, Default)]
@@ -171,17 +170,11 @@ impl<F: FnMut(&str) -> std::result::Result<(), E>, E: From<Error>> Dump<'_, F, E
         };
         let mut batches = SegmentReader::batches(Arc::clone(&segment), scan)?;
         let scan = RecordScan {
-            times: TimeRange::ALL,
-            keys: None,
-            offsets: None,
-            matcher: None,
             columns: [&PLAIN[..], &CONTENT].concat(),
             batch_size: BatchSize::of_rows(BATCH_SIZE),
-            views: false,
             control: true,
-            check_crc: true,
             on_error,
-            threads: 1,
+            ..RecordScan::default()
         };
         let reader = SegmentReader::records(vec![SegmentRange::whole(Arc::clone(&segment))], scan)?;
         let mut records = Records { reader, batch: None, row: 0 };

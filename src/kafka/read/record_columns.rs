@@ -125,8 +125,13 @@ impl Column {
         let all: Vec<_> = Self::ALL.iter().map(|column| (column.name(), *column)).collect();
         match names {
             Some(names) => choose(names, &all, "record"),
-            None => Ok(Self::ALL.into_iter().take(Self::DEFAULT).collect()),
+            None => Ok(Self::by_default()),
         }
+    }
+
+    /// The columns of a read that names none.
+    pub(super) fn by_default() -> Vec<Self> {
+        Self::ALL.into_iter().take(Self::DEFAULT).collect()
     }
 }
 

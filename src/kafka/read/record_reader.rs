@@ -49,6 +49,25 @@ pub struct RecordScan {
     pub threads: usize,
 }
 
+impl Default for RecordScan {
+    /// The first columns of all records, by the caller's thread; damage is an error.
+    fn default() -> Self {
+        Self {
+            times: TimeRange::ALL,
+            keys: None,
+            offsets: None,
+            matcher: None,
+            columns: Column::by_default(),
+            batch_size: BatchSize::default(),
+            views: false,
+            control: false,
+            check_crc: true,
+            on_error: OnError::Raise,
+            threads: 1,
+        }
+    }
+}
+
 /// A selective reader returns a batch after it has read this many bytes, even an empty one, so that the caller can stop.
 const BYTES_PER_BATCH: u64 = 256 * 1024 * 1024;
 

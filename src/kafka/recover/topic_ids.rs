@@ -16,7 +16,6 @@ use arrow_array::cast::AsArray as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use crate::batch_size::BatchSize;
 use crate::error::Result;
 use crate::io::{Location, storage};
 use crate::kafka::format::fields::Fields;
@@ -26,13 +25,12 @@ use crate::kafka::read::record_reader::RecordScan;
 use crate::kafka::read::segment::{Segment, SegmentOptions};
 use crate::kafka::read::segment_range::SegmentRange;
 use crate::kafka::read::segment_reader::{OnError, SegmentReader};
-use crate::time_range::TimeRange;
 
 const TOPIC: usize = 2;
 const REMOVE_TOPIC: usize = 9;
 
 /// Reads the ids of topics, in 22 letters of URL-safe base64, by name. `directory`: that of the partition `__cluster_metadata-0`; if
-/// it does not exist, there are none. Damaged batches are passed over.
+/// it does not exist, there are none. Damaged batches are skipped.
 ///
 /// # Errors
 /// An I/O error.
@@ -40,19 +38,7 @@ pub fn topic_ids(directory: &Location) -> Result<BTreeMap<String, String>> {
     let mut ids = BTreeMap::new();
     for path in files(directory)? {
         let segment = Arc::new(Segment::open(path, SegmentOptions::default())?);
-        let scan = RecordScan {
-            times: TimeRange::ALL,
-            keys: None,
-            offsets: None,
-            matcher: None,
-            columns: vec![Column::Value],
-            batch_size: BatchSize::default(),
-            views: false,
-            control: false,
-            check_crc: true,
-            on_error: OnError::Skip,
-            threads: 1,
-        };
+        let scan = RecordScan { columns: vec![Column::Value], on_error: OnError::Skip, ..RecordScan::default() };
         let mut reader = SegmentReader::records(vec![SegmentRange::whole(segment)], scan)?;
         while let Some(batch) = reader.next_batch()? {
             for value in batch.column(0).as_binary::<i32>().iter().flatten() {

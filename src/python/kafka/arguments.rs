@@ -136,15 +136,11 @@ pub(super) fn record_scan(
 ) -> PyResult<RecordScan> {
     Ok(RecordScan {
         times: time::bounds(begin, end)?,
-        keys: None,
-        offsets: None,
-        matcher: None,
         columns: record_columns::Column::choose(convert::column_names(columns)?.as_deref())?,
         batch_size: convert::batch_of_rows(batch_size)?,
-        views: false,
         control,
         check_crc,
         on_error: self::on_error(on_error)?,
-        threads: 1,
+        ..RecordScan::default()
     })
 }

@@ -124,7 +124,7 @@ fn transactions_before(
 type PyNewTopic = (String, String, i32, Vec<(String, String)>);
 
 /// Read the ids of topics from a broker's copy of the cluster's metadata: its newest snapshot, and the records after it. Damaged
-/// batches are passed over.
+/// batches are skipped.
 ///
 /// Args:
 ///     partition_dir: The directory `__cluster_metadata-0`. If it does not exist, there are no ids.
